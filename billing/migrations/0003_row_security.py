@@ -1,0 +1,41 @@
+from django.db import migrations
+
+from accounts.row_security import enable, grant_ingest
+
+TABLES = ("billing_usagerecord", "billing_posting", "billing_ledgerentry", "billing_spenttotal")
+
+# Usage comes in through relay_ingest only; ledger rows are never changed. Entries of a posting sum to zero, checked at
+# commit by a definer's function, so that no scope can hide half of a posting from the check.
+RULES = """
+    REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON billing_usagerecord, billing_spenttotal FROM relay_app;
+    REVOKE UPDATE, DELETE, TRUNCATE ON billing_posting, billing_ledgerentry FROM relay_app;
+    GRANT USAGE ON SEQUENCE billing_posting_id_seq TO relay_ingest;
+
+    CREATE FUNCTION billing_posting_is_balanced() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+        SET search_path = public, pg_temp AS $$
+    BEGIN
+        IF (SELECT sum(amount_nano) <> 0 OR count(DISTINCT currency) <> 1 OR count(DISTINCT organization_id) <> 1
+            FROM billing_ledgerentry WHERE posting_id = NEW.posting_id) THEN
+            RAISE EXCEPTION 'posting % does not balance', NEW.posting_id USING ERRCODE = 'check_violation';
+        END IF;
+        RETURN NULL;
+    END $$;
+    CREATE CONSTRAINT TRIGGER posting_is_balanced AFTER INSERT ON billing_ledgerentry
+        DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION billing_posting_is_balanced();
+"""
+
+
+class Migration(migrations.Migration):
+    dependencies = [("billing", "0002_partition_usage"), ("accounts", "0002_row_security")]
+
+    operations = [
+        migrations.RunSQL(
+            "".join(enable(table) for table in TABLES)
+            + grant_ingest("billing_usagerecord", "SELECT", "INSERT")
+            + grant_ingest("billing_posting", "SELECT", "INSERT")
+            + grant_ingest("billing_ledgerentry", "SELECT", "INSERT")
+            + grant_ingest("billing_spenttotal", "SELECT", "INSERT", "UPDATE")
+            + RULES,
+            migrations.RunSQL.noop,
+        ),
+    ]
