@@ -1,0 +1,126 @@
+"""Pure. Edit a JSON object's top-level members in place, without parsing or writing the rest of it.
+
+The bytes outside the edit stay as the client sent them: key order, number spelling and white space belong to the
+prefix that upstreams cache. Every function takes a body that a JSON parser has already accepted; that is what makes
+looking for `"name"` followed by a colon safe: inside a string its quotes would be escaped.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+__all__ = ["DuplicateMember", "Edit", "Member", "delete_edit", "find_member", "insert_first_edit", "splice"]
+
+Buffer = bytes | bytearray | memoryview
+Edit = tuple[int, int, bytes]
+"""Replace the bytes from start to end by the third."""
+Member = tuple[int, int, int]
+"""Where the key's quote, the value's first byte and the byte behind the value stand."""
+
+_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+_SPACE = re.compile(rb"[ \t\r\n]*+")
+_SCALAR = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[^,\]}\s]++', re.DOTALL)
+
+
+class DuplicateMember(ValueError):
+    """A top-level member stands twice: readers would disagree on which one counts."""
+
+
+def _depth_before(body: bytes | bytearray, position: int) -> int:
+    """How many brackets are open at `position`, from whichever end of the body is nearer."""
+    depth = 0
+    if position <= len(body) - position:
+        for token in _TOKEN.finditer(body, 0, position):
+            first = token.group()[0]
+            depth += 1 if first in b"{[" else -1 if first in b"}]" else 0
+        return depth
+    for token in _TOKEN.finditer(body, position):
+        first = token.group()[0]
+        depth += 1 if first in b"}]" else -1 if first in b"{[" else 0
+    return depth
+
+
+def _value_end(body: bytes | bytearray, start: int) -> int:
+    if body[start : start + 1] not in (b"{", b"["):
+        match = _SCALAR.match(body, start)
+        return match.end() if match else start
+    depth = 0
+    for token in _TOKEN.finditer(body, start):
+        first = token.group()[0]
+        if first in b"{[":
+            depth += 1
+        elif first in b"}]":
+            depth -= 1
+            if depth == 0:
+                return token.end()
+    return len(body)
+
+
+def find_member(body: bytes | bytearray, name: str) -> Member | None:
+    """The top-level member `name`, or None. Raises DuplicateMember if it stands twice.
+
+    >>> find_member(b'{"a": {"model": 1}, "model": "x"}', "model")
+    (20, 29, 32)
+    """
+    needle = b'"' + name.encode() + b'"'
+    found: Member | None = None
+    at = body.find(needle)
+    while at >= 0:
+        colon = _SPACE.match(body, at + len(needle))
+        if (
+            colon is not None
+            and body[colon.end() : colon.end() + 1] == b":"
+            and body[at - 1 : at] != b"\\"
+            and _depth_before(body, at) == 1
+        ):
+            value = _SPACE.match(body, colon.end() + 1)
+            start = value.end() if value else colon.end() + 1
+            if found is not None:
+                raise DuplicateMember(name)
+            found = (at, start, _value_end(body, start))
+        at = body.find(needle, at + len(needle))
+    return found
+
+
+def insert_first_edit(body: bytes | bytearray, member: bytes) -> Edit:
+    """An edit that puts `member` (`"name":value`, no comma) in front of the others. The object must not be empty."""
+    at = body.index(b"{") + 1
+    return at, at, member + b","
+
+
+def delete_edit(body: bytes | bytearray, member: Member) -> Edit:
+    """An edit that takes a member out, with the comma behind or, for the last one, in front of it."""
+    start, _, end = member
+    after = _SPACE.match(body, end)
+    comma = after.end() if after else end
+    if body[comma : comma + 1] == b",":
+        behind = _SPACE.match(body, comma + 1)
+        return start, behind.end() if behind else comma + 1, b""
+    before = start
+    while before > 0 and body[before - 1 : before] in (b" ", b"\t", b"\r", b"\n"):
+        before -= 1
+    if body[before - 1 : before] == b",":
+        before -= 1
+    return before, end, b""
+
+
+def splice(body: Buffer, edits: Iterable[Edit]) -> list[Buffer]:
+    """The body with its edits made, as pieces that share the body's memory. Edits must not overlap.
+
+    >>> [bytes(piece) for piece in splice(b"abcdef", [(4, 5, b"X"), (1, 2, b"")])]
+    [b'a', b'cd', b'X', b'f']
+    """
+    ordered: Sequence[Edit] = sorted(edits)
+    if not ordered:
+        return [body]
+    view = memoryview(body)
+    pieces: list[Buffer] = []
+    at = 0
+    for start, end, replacement in ordered:
+        if start > at:
+            pieces.append(view[at:start])
+        if replacement:
+            pieces.append(replacement)
+        at = end
+    if at < len(view):
+        pieces.append(view[at:])
+    return pieces

@@ -1,0 +1,1 @@
+"""Pure. The OpenAI chat completions dialect: requests, stream events, usage, errors."""

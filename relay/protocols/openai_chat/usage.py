@@ -1,0 +1,85 @@
+"""Pure. Usage of the OpenAI chat form and of the providers that spell it differently.
+
+| upstream | where the cached part stands |
+|---|---|
+| OpenAI, GLM, Qwen, vLLM | `prompt_tokens_details.cached_tokens` |
+| Kimi | `usage.cached_tokens`; older streams carry the whole usage in `choices[0].usage` |
+| DeepSeek | `prompt_cache_hit_tokens` |
+| Qwen, explicit cache | writes in `prompt_tokens_details.cache_creation_input_tokens`, with `cache_type` |
+| OpenAI from gpt-5.6 | writes in `prompt_tokens_details.cache_write_tokens` |
+| xAI | reasoning is not part of `completion_tokens`; the cached part may exceed `prompt_tokens` |
+
+An absent field is not zero where another one says more: the largest of the cached spellings counts.
+"""
+
+from collections.abc import Mapping
+
+from relay.protocols.usage import Usage, sound
+
+__all__ = ["read_usage", "usage_of_answer"]
+
+Json = Mapping[str, object]
+
+
+def _count(source: Json, name: str) -> int:
+    value = source.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(value)
+
+
+def _details(source: Json, name: str) -> Json:
+    value = source.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def read_usage(raw: Json) -> Usage:
+    """The internal record of one usage object. Never raises; unreadable fields count as not said."""
+    prompt, completion = _count(raw, "prompt_tokens"), _count(raw, "completion_tokens")
+    total = _count(raw, "total_tokens")
+    prompt_details = _details(raw, "prompt_tokens_details")
+    cached = max(
+        _count(prompt_details, "cached_tokens"),
+        _count(raw, "cached_tokens"),
+        _count(raw, "prompt_cache_hit_tokens"),
+    )
+    write_30m = _count(prompt_details, "cache_write_tokens")
+    write_5m = _count(prompt_details, "cache_creation_input_tokens")
+    cache_type = prompt_details.get("cache_type")
+    flags: tuple[str, ...] = ()
+    input_tokens = prompt
+    if cached + write_5m + write_30m > prompt:
+        input_tokens = prompt + cached + write_5m + write_30m
+        flags += ("input_excludes_cache",)
+    reasoning = _count(_details(raw, "completion_tokens_details"), "reasoning_tokens")
+    output = completion
+    if reasoning > 0 and (reasoning > completion or (total and total == prompt + completion + reasoning)):
+        output = completion + reasoning
+        flags += ("output_excluded_reasoning",)
+    if total and total != input_tokens + output:
+        flags += ("total_mismatch",)
+    return sound(
+        Usage(
+            uncached_input=input_tokens - cached - write_5m - write_30m,
+            cached_input=cached,
+            cache_write_5m=write_5m,
+            cache_write_30m=write_30m,
+            output=output,
+            reasoning=reasoning,
+            cache_type=cache_type if isinstance(cache_type, str) else "",
+            flags=flags,
+        )
+    )
+
+
+def usage_of_answer(answer: Json) -> Json | None:
+    """The usage object of a chunk or a plain answer: at the top, or (Kimi) in its first choice. None if it has none."""
+    usage = answer.get("usage")
+    if isinstance(usage, dict) and usage:
+        return usage
+    choices = answer.get("choices")
+    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+        inner = choices[0].get("usage")
+        if isinstance(inner, dict) and inner:
+            return inner
+    return None
