@@ -1,8 +1,8 @@
 """Pure. How a key looks, and the fingerprint under which it is known.
 
-A key is `sk-yz-` + 8 public characters + `-` + 43 random ones. Only the prefix and an HMAC-SHA256 of the whole under
-a server-side pepper are kept; the clear text is shown once. Imported keys keep their form: any 20 to 200 visible
-ASCII characters. No Django here: the relay process uses this module.
+A key is `sk-yz-` + 8 public characters + `-` + 43 random ones. Only the prefix and an HMAC-SHA256 of the
+whole under a server-side pepper are kept; the clear text is shown once. Imported keys keep their form: any 20
+to 200 visible ASCII characters. No Django here: the relay process uses this module.
 """
 
 import hashlib
@@ -32,7 +32,9 @@ def is_legal_value(value: str) -> bool:
 
 
 def display_prefix(value: str) -> str:
-    """What is shown of a key in lists: enough to recognise it, never enough to use it (at most 14 of 20 and more)."""
+    """What is shown of a key in lists: enough to recognise it, never enough to use it (at most 14 of 20 and
+    more).
+    """
     own = _OWN_FORM.match(value)
     return value[: own.end() - 1] if own else value[:8]
 

@@ -1,7 +1,8 @@
 """Tables of organizations, people and keys.
 
-Every table of an organization's data carries `organization` itself, is under row-level security (`row_security`) and
-is reached through a scope (`scope`). People (`User`) belong to no organization; membership is a row of its own.
+Every table of an organization's data carries `organization` itself, is under row-level security
+(`row_security`) and is reached through a scope (`scope`). People (`User`) belong to no organization;
+membership is a row of its own.
 """
 
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager, PermissionsMixin
@@ -48,7 +49,9 @@ class User(AbstractBaseUser, PermissionsMixin):
     REQUIRED_FIELDS: list[str] = []
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(email=Lower(F("email"))), name="user_email_is_lower")]
+        constraints = [
+            models.CheckConstraint(condition=Q(email=Lower(F("email"))), name="user_email_is_lower")
+        ]
 
     def __str__(self) -> str:
         return self.email
@@ -62,7 +65,9 @@ class User(AbstractBaseUser, PermissionsMixin):
 class Limited(models.Model):
     """The limits that an organization and a key can carry. None means no limit of its own at this level."""
 
-    budget_nano = models.BigIntegerField(null=True, blank=True, help_text="for life, in nano-units of the organization's currency")
+    budget_nano = models.BigIntegerField(
+        null=True, blank=True, help_text="for life, in nano-units of the organization's currency"
+    )
     rpm = models.PositiveIntegerField(null=True, blank=True, help_text="calls in any 60 seconds")
     concurrency = models.PositiveIntegerField(null=True, blank=True, help_text="calls open at once")
 
@@ -71,7 +76,9 @@ class Limited(models.Model):
 
 
 class Organization(Limited):
-    """A tenant. `name` is its slug in files and addresses; `currency` is the one billing currency of its wallet and limits."""
+    """A tenant. `name` is its slug in files and addresses; `currency` is the one billing currency of its
+    wallet and limits.
+    """
 
     name = models.SlugField(max_length=63, unique=True)
     title = models.CharField(max_length=200)
@@ -84,8 +91,12 @@ class Organization(Limited):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(condition=Q(currency__regex=r"^[A-Z]{3}$"), name="organization_currency_is_iso_4217"),
-            models.CheckConstraint(condition=Q(budget_nano=None) | Q(budget_nano__gte=0), name="organization_budget_not_negative"),
+            models.CheckConstraint(
+                condition=Q(currency__regex=r"^[A-Z]{3}$"), name="organization_currency_is_iso_4217"
+            ),
+            models.CheckConstraint(
+                condition=Q(budget_nano=None) | Q(budget_nano__gte=0), name="organization_budget_not_negative"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -133,7 +144,12 @@ class Key(Limited):
     name = models.CharField(max_length=100)
     prefix = models.CharField(max_length=20)
     fingerprint = models.BinaryField(unique=True)
-    allowed_models = ArrayField(models.CharField(max_length=200), null=True, blank=True, help_text="names on offer that it may call; None is all")
+    allowed_models = ArrayField(
+        models.CharField(max_length=200),
+        null=True,
+        blank=True,
+        help_text="names on offer that it may call; None is all",
+    )
     scopes = ArrayField(models.CharField(max_length=16), default=list)
     expires_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
@@ -143,9 +159,15 @@ class Key(Limited):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["organization", "name"], condition=Q(revoked_at=None), name="key_name_once_while_live"),
-            models.CheckConstraint(condition=Q(budget_nano=None) | Q(budget_nano__gte=0), name="key_budget_not_negative"),
-            models.CheckConstraint(condition=Q(scopes__contained_by=Scope.values), name="key_scopes_are_known"),
+            models.UniqueConstraint(
+                fields=["organization", "name"], condition=Q(revoked_at=None), name="key_name_once_while_live"
+            ),
+            models.CheckConstraint(
+                condition=Q(budget_nano=None) | Q(budget_nano__gte=0), name="key_budget_not_negative"
+            ),
+            models.CheckConstraint(
+                condition=Q(scopes__contained_by=Scope.values), name="key_scopes_are_known"
+            ),
         ]
         indexes = [models.Index(fields=["organization", "-created_at", "-id"], name="key_newest_first")]
 

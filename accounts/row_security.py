@@ -1,15 +1,15 @@
 """SQL text for row-level security, used by migrations.
 
-Every table of an organization's data is FORCEd, so that the owner is bound too, and carries one policy per role:
-`relay_owner` (migrations) sees all; `relay_app` sees the rows of `app.org`, or all while `app.site` names a reason;
-`relay_ingest` sees what usage ingestion needs. A test compares the schema with this rule.
+Every table of an organization's data is FORCEd, so that the owner is bound too, and carries one policy per
+role: `relay_owner` (migrations) sees all; `relay_app` sees the rows of `app.org`, or all while `app.site`
+names a reason; `relay_ingest` sees what usage ingestion needs. A test compares the schema with this rule.
 """
 
 __all__ = ["enable", "grant_ingest"]
 
 
 def enable(table: str, *, column: str = "organization_id") -> str:
-    """Pure. SQL that puts `table` under row-level security by `column`. The names are our own, never input."""
+    """Pure. SQL that puts `table` under row-level security by `column`. Names are our own, never input."""
     seen = (
         f"({column} = NULLIF(current_setting('app.org', true), '')::bigint"
         f" OR COALESCE(current_setting('app.site', true), '') <> '')"
@@ -23,7 +23,9 @@ def enable(table: str, *, column: str = "organization_id") -> str:
 
 
 def grant_ingest(table: str, *privileges: str) -> str:
-    """Pure. SQL that gives `relay_ingest` these privileges on `table`, with a policy of its own where rows are guarded."""
+    """Pure. SQL that gives `relay_ingest` these privileges on `table`, with a policy of its own where rows
+    are guarded.
+    """
     return f"""
         GRANT {", ".join(privileges)} ON {table} TO relay_ingest;
         CREATE POLICY ingest_all ON {table} TO relay_ingest USING (true) WITH CHECK (true);

@@ -1,12 +1,13 @@
 """The two scopes in which an organization's rows may be read or written, and the only ways into them.
 
-`organization(id)` sees the rows of one organization, `site(reason)` sees all of them (sign-in, key look-up, snapshot,
-operators' pages, tasks). Both open a transaction and set a transaction-local setting that the row-level security
-policies of every organization table read, so that a query without its filter still returns nothing foreign, also
-behind a transaction pooler. Managers refuse to build a query outside a scope (`UnscopedQuery`).
+`organization(id)` sees the rows of one organization, `site(reason)` sees all of them (sign-in, key look-up,
+snapshot, operators' pages, tasks). Both open a transaction and set a transaction-local setting that the
+row-level security policies of every organization table read, so that a query without its filter still returns
+nothing foreign, also behind a transaction pooler. Managers refuse to build a query outside a scope
+(`UnscopedQuery`).
 
-A scope inside another one of the same kind and value is a no-op. `site` inside `organization` is refused: a page of
-one organization has no business widening its own view.
+A scope inside another one of the same kind and value is a no-op. `site` inside `organization` is refused: a
+page of one organization has no business widening its own view.
 """
 
 from collections.abc import Iterator
@@ -72,7 +73,9 @@ def _enter(kind: str, value: str) -> Iterator[None]:
 def _set(kind: str, value: str) -> None:
     org, reason = (value, "") if kind == "organization" else ("", value)
     with connection.cursor() as cursor:
-        cursor.execute("SELECT set_config('app.org', %s, true), set_config('app.site', %s, true)", [org, reason])
+        cursor.execute(
+            "SELECT set_config('app.org', %s, true), set_config('app.site', %s, true)", [org, reason]
+        )
 
 
 class ScopedManager(models.Manager[Any]):

@@ -1,8 +1,8 @@
 """Tables of money: prices, usage records, the ledger.
 
-`UsageRecord` is the one per-call record, on native monthly partitions, inserted only by `billing.ingest` under the
-role `relay_ingest`. The ledger is double entry and append-only: each posting's entries sum to zero (a deferred
-constraint trigger), and an organization's balance is the sum of its `wallet` entries.
+`UsageRecord` is the one per-call record, on native monthly partitions, inserted only by `billing.ingest`
+under the role `relay_ingest`. The ledger is double entry and append-only: each posting's entries sum to zero
+(a deferred constraint trigger), and an organization's balance is the sum of its `wallet` entries.
 """
 
 import uuid
@@ -16,7 +16,17 @@ from django.utils.translation import gettext_lazy as _
 from accounts.models import Organization
 from accounts.scope import ScopedManager
 
-__all__ = ["Account", "CallStatus", "LedgerEntry", "Posting", "PostingKind", "Price", "SpentTotal", "UsageRecord", "UsageSource"]
+__all__ = [
+    "Account",
+    "CallStatus",
+    "LedgerEntry",
+    "Posting",
+    "PostingKind",
+    "Price",
+    "SpentTotal",
+    "UsageRecord",
+    "UsageSource",
+]
 
 
 def _rate(help_text: str = "") -> models.DecimalField:
@@ -26,8 +36,9 @@ def _rate(help_text: str = "") -> models.DecimalField:
 class Price(models.Model):
     """One version of a model's price, by the model's name. The newest `valid_from` that has come is in force.
 
-    Rates are per million tokens in `currency`, unless the name says otherwise. A class without a rate costs what
-    `input` (or `output`) costs, never 0. `discount` is the factor that the organization pays of the list price.
+    Rates are per million tokens in `currency`, unless the name says otherwise. A class without a rate costs
+    what `input` (or `output`) costs, never 0. `discount` is the factor that the organization pays of the list
+    price.
     """
 
     model_name = models.CharField(max_length=200)
@@ -46,7 +57,9 @@ class Price(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["model_name", "valid_from"], name="price_once_per_moment"),
             models.CheckConstraint(condition=Q(input__gte=0) & Q(output__gte=0), name="price_not_negative"),
-            models.CheckConstraint(condition=Q(discount__gte=0) & Q(discount__lte=100), name="price_discount_in_bounds"),
+            models.CheckConstraint(
+                condition=Q(discount__gte=0) & Q(discount__lte=100), name="price_discount_in_bounds"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -71,14 +84,17 @@ class UsageSource(models.TextChoices):
 class UsageRecord(models.Model):
     """What one call used and cost, where it went and where its time went. Never updated.
 
-    `created_at` is the time inside `id` (UUIDv7, the `X-Call-Id`), so the pair is unique across partitions. Token
-    classes are disjoint: input = uncached + cached + the three writes; `reasoning_tokens` is part of `output_tokens`.
+    `created_at` is the time inside `id` (UUIDv7, the `X-Call-Id`), so the pair is unique across partitions.
+    Token classes are disjoint: input = uncached + cached + the three writes; `reasoning_tokens` is part of
+    `output_tokens`.
     """
 
     pk = models.CompositePrimaryKey("created_at", "id")
     created_at = models.DateTimeField()
     id = models.UUIDField(default=uuid.uuid4)
-    organization = models.ForeignKey(Organization, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+")
+    organization = models.ForeignKey(
+        Organization, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+"
+    )
     member_id = models.BigIntegerField(null=True)
     key_id = models.BigIntegerField(null=True)
     task_id = models.CharField(max_length=200, default="")
@@ -112,7 +128,9 @@ class UsageRecord(models.Model):
     price_version = models.BigIntegerField(null=True)
     amount_nano = models.BigIntegerField(default=0)
     currency = models.CharField(max_length=3)
-    cost_nano = models.BigIntegerField(default=0, help_text="what the upstream charges, in the price's currency")
+    cost_nano = models.BigIntegerField(
+        default=0, help_text="what the upstream charges, in the price's currency"
+    )
     total_ms = models.FloatField(default=0)
     ttft_ms = models.FloatField(null=True, help_text="acceptance to the first token sent on")
     ttfb_ms = models.FloatField(null=True, help_text="acceptance to the first body byte sent on")
@@ -155,7 +173,9 @@ class Account(models.TextChoices):
 
 
 class Posting(models.Model):
-    """One balanced set of ledger entries. `reference` makes a posting that may be asked for twice happen once."""
+    """One balanced set of ledger entries. `reference` makes a posting that may be asked for twice happen
+    once.
+    """
 
     organization = models.ForeignKey(Organization, on_delete=models.PROTECT, related_name="postings")
     kind = models.CharField(max_length=16, choices=PostingKind.choices)
@@ -166,7 +186,9 @@ class Posting(models.Model):
     objects = ScopedManager()
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(kind__in=PostingKind.values), name="posting_kind_is_known")]
+        constraints = [
+            models.CheckConstraint(condition=Q(kind__in=PostingKind.values), name="posting_kind_is_known")
+        ]
         indexes = [models.Index(fields=["organization"], condition=~Q(kind="usage"), name="posting_credits")]
 
     def __str__(self) -> str:
@@ -185,8 +207,12 @@ class LedgerEntry(models.Model):
     objects = ScopedManager()
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(account__in=Account.values), name="ledger_account_is_known")]
-        indexes = [models.Index(fields=["organization", "account"], include=["amount_nano"], name="ledger_balance")]
+        constraints = [
+            models.CheckConstraint(condition=Q(account__in=Account.values), name="ledger_account_is_known")
+        ]
+        indexes = [
+            models.Index(fields=["organization", "account"], include=["amount_nano"], name="ledger_balance")
+        ]
 
     def __str__(self) -> str:
         return f"{self.account} {self.amount_nano} {self.currency}"

@@ -1,7 +1,7 @@
 """The keeper of the usage table's monthly partitions.
 
-Partitions are made ahead of time, so that a record never waits for one; what no month fits goes to the default
-partition. Nobody but the owner may touch a partition directly: row-level security is on the parent.
+Partitions are made ahead of time, so that a record never waits for one; what no month fits goes to the
+default partition. Nobody but the owner may touch a partition directly: row-level security is on the parent.
 """
 
 from datetime import UTC, datetime
@@ -25,8 +25,8 @@ def month_bounds(moment: datetime, offset: int) -> tuple[datetime, datetime]:
 def keep(now: datetime | None = None) -> list[str]:
     """Make the partitions from this month to `MONTHS_AHEAD` months on that are missing; returns their names.
 
-    Idempotent, safe when two run at once (an advisory lock). A month whose rows already lie in the default partition
-    is left there: moving them is an operator's decision.
+    Idempotent, safe when two run at once (an advisory lock). A month whose rows already lie in the default
+    partition is left there: moving them is an operator's decision.
     """
     now = now or datetime.now(UTC)
     made = []
@@ -45,9 +45,8 @@ def keep(now: datetime | None = None) -> list[str]:
             )
             if cursor.fetchone()[0]:
                 continue
-            cursor.execute(
-                f"CREATE TABLE {name} PARTITION OF {_TABLE} FOR VALUES FROM ('{first:%Y-%m-%d}+00') TO ('{after:%Y-%m-%d}+00')"
-            )
+            bounds = f"FROM ('{first:%Y-%m-%d}+00') TO ('{after:%Y-%m-%d}+00')"
+            cursor.execute(f"CREATE TABLE {name} PARTITION OF {_TABLE} FOR VALUES {bounds}")
             cursor.execute(f"REVOKE ALL ON {name} FROM relay_app")
             made.append(name)
     return made

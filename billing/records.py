@@ -1,8 +1,8 @@
 """Pure. What the relay journals about a call and `billing.ingest` writes down.
 
-`CallRecord` has one field for every column of `UsageRecord` that the relay fills; the names are the same. It travels
-as one JSON line of the journal, so fields are only ever added, each with a default, and a reader of older lines
-still understands them.
+`CallRecord` has one field for every column of `UsageRecord` that the relay fills; the names are the same. It
+travels as one JSON line of the journal, so fields are only ever added, each with a default, and a reader of
+older lines still understands them.
 """
 
 import uuid
@@ -15,7 +15,9 @@ __all__ = ["CallRecord", "created_at_of"]
 
 
 class CallRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One finished (or interrupted) call. Token classes are disjoint; amounts are nano-units; times are milliseconds."""
+    """One finished (or interrupted) call. Token classes are disjoint; amounts are nano-units; times are
+    milliseconds.
+    """
 
     id: str
     organization_id: int
