@@ -1,0 +1,1 @@
+"""Pure. Which upstreams may answer a call, and in which order."""

@@ -1,0 +1,233 @@
+"""The station that takes a hold for a call, keeps it alive while the call lives, and settles it once.
+
+Built on `permit` (the exact counters): this module knows which levels a caller has, says refusals in words, brings
+lost counters back from the database, renews the leases of open calls, and repeats settlings that the store could not
+take. Settling never waits in the walk: it is handed over, and seen through here.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from decimal import Decimal
+
+from relay.admission.authenticate import Caller
+from relay.admission.permit import (
+    CountersUnknown,
+    HoldMissing,
+    LevelLimits,
+    LimitKind,
+    OpenHold,
+    PermitRequest,
+    Permits,
+    Refused,
+    StoreError,
+    StoreUnavailable,
+)
+from relay.errors import ErrorKind, Refusal
+from relay.state.snapshot import KeyState, OrganizationState
+
+__all__ = ["Holds", "money"]
+
+log = logging.getLogger(__name__)
+
+LEASE_S = 90.0
+RENEW_S = 20.0
+RETRY_S = 0.5
+REFILL = "Ask an administrator of your organization to raise it."
+
+Totals = Callable[[int], Awaitable[Mapping[str, int]]]
+"""Reads from the database what each level of an organization has spent, after this process's own records were shipped."""
+
+
+def money(nano: int) -> str:
+    """Pure. Nano-units as a decimal string without needless zeros.
+
+    >>> money(1_500_000_000), money(-1), money(0)
+    ('1.5', '-0.000000001', '0')
+    """
+    text = f"{Decimal(nano).scaleb(-9):f}"
+    return (text.rstrip("0").rstrip(".") if "." in text else text) or "0"
+
+
+class Holds:
+    """The open holds of one process."""
+
+    def __init__(self, permits: Permits, read_totals: Totals) -> None:
+        self._permits = permits
+        self._read_totals = read_totals
+        self._levels: dict[int, tuple[KeyState, OrganizationState, tuple[LevelLimits, ...]]] = {}
+        self._open: dict[str, tuple[int, OpenHold]] = {}
+        self._rebuilding: dict[int, asyncio.Task[bool]] = {}
+        self._settling: set[asyncio.Task[None]] = set()
+        self._unsettled: dict[str, tuple[int, int]] = {}
+        self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def open_count(self) -> int:
+        """Holds taken and not settled yet, settlings under way included."""
+        return len(self._open) + len(self._settling) + len(self._unsettled)
+
+    def start(self) -> None:
+        self._keeper = asyncio.create_task(self._keep(), name="holds")
+
+    async def close(self, within_s: float) -> None:
+        """See the settlings through, for at most this long. What is left ends with its lease, and is settled by ingestion's takeover."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._keeper
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while self._settling or self._unsettled:
+                    if self._settling:
+                        await asyncio.wait(set(self._settling))
+                    await self._settle_again()
+
+    async def take(self, caller: Caller, call_id: str, hold_nano: int) -> None:
+        """Take the hold at every level of the caller, or raise Refusal saying which limit does not allow it."""
+        request = PermitRequest(caller.organization.id, call_id, hold_nano, LEASE_S, self._levels_of(caller))
+        try:
+            answer = await self._permits.permit(request)
+        except CountersUnknown:
+            await self._rebuild_or_refuse(caller.organization.id)
+            try:
+                answer = await self._permits.permit(request)
+            except StoreError as exc:
+                raise _away() from exc
+        except StoreUnavailable as exc:
+            raise _away() from exc
+        if isinstance(answer, Refused):
+            raise _refusal(answer, caller, hold_nano)
+        levels = tuple(limits.level for limits in request.levels)
+        self._open[call_id] = (caller.organization.id, OpenHold(call_id, hold_nano, levels))
+
+    async def grow(self, caller: Caller, call_id: str, extra_nano: int) -> None:
+        """Add to the hold of a call whose answer outgrows it. Raises Refusal."""
+        organization_id, hold = self._open[call_id]
+        try:
+            answer = await self._permits.extend(organization_id, call_id, extra_nano, self._levels_of(caller))
+        except HoldMissing:
+            return
+        except StoreError as exc:
+            raise _away() from exc
+        if isinstance(answer, Refused):
+            raise _refusal(answer, caller, extra_nano)
+        self._open[call_id] = (organization_id, OpenHold(call_id, hold.hold_nano + extra_nano, hold.levels))
+
+    def settle(self, organization_id: int, call_id: str, amount_nano: int) -> None:
+        """Hand over the true amount of a call that has ended; returns at once."""
+        self._open.pop(call_id, None)
+        task = asyncio.create_task(self._settle(organization_id, call_id, amount_nano))
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+
+    async def _settle(self, organization_id: int, call_id: str, amount_nano: int) -> None:
+        try:
+            await self._permits.settle(organization_id, call_id, amount_nano)
+        except CountersUnknown:
+            if not await self._rebuild(organization_id):
+                self._unsettled[call_id] = (organization_id, amount_nano)
+        except StoreUnavailable:
+            self._unsettled[call_id] = (organization_id, amount_nano)
+
+    async def _settle_again(self) -> None:
+        for call_id, (organization_id, amount_nano) in list(self._unsettled.items()):
+            try:
+                await self._permits.settle(organization_id, call_id, amount_nano)
+            except CountersUnknown:
+                if not await self._rebuild(organization_id):
+                    return
+            except StoreUnavailable:
+                return
+            self._unsettled.pop(call_id, None)
+
+    async def _keep(self) -> None:
+        since_renewal = 0.0
+        while True:
+            await asyncio.sleep(RETRY_S)
+            since_renewal += RETRY_S
+            if self._unsettled:
+                await self._settle_again()
+            if since_renewal >= RENEW_S:
+                since_renewal = 0.0
+                with suppress(StoreError):
+                    await self._renew()
+
+    async def _renew(self) -> None:
+        by_organization: dict[int, list[OpenHold]] = {}
+        for organization_id, hold in self._open.values():
+            by_organization.setdefault(organization_id, []).append(hold)
+        for organization_id, holds in by_organization.items():
+            missing = await self._permits.renew(organization_id, [hold.call_id for hold in holds], LEASE_S)
+            lost = [hold for hold in holds if hold.call_id in missing and hold.call_id in self._open]
+            if lost:
+                await self._permits.announce(organization_id, lost, LEASE_S)
+
+    async def _rebuild_or_refuse(self, organization_id: int) -> None:
+        try:
+            await self._rebuild(organization_id)
+        except Exception as exc:  # whatever keeps the counters from coming back: no counters, no call
+            raise _away() from exc
+
+    async def _rebuild(self, organization_id: int) -> bool:
+        """Bring an organization's counters back, once at a time. True if this process was the one that did it."""
+        task = self._rebuilding.get(organization_id)
+        if task is None:
+            task = asyncio.create_task(self._bring_back(organization_id))
+            self._rebuilding[organization_id] = task
+            task.add_done_callback(lambda _: self._rebuilding.pop(organization_id, None))
+        return await asyncio.shield(task)
+
+    async def _bring_back(self, organization_id: int) -> bool:
+        totals = await self._read_totals(organization_id)
+        mine = [hold for owner, hold in self._open.values() if owner == organization_id]
+        if mine:
+            await self._permits.announce(organization_id, mine, LEASE_S)
+        return await self._permits.initialise(organization_id, totals)
+
+    def _levels_of(self, caller: Caller) -> tuple[LevelLimits, ...]:
+        """Made once per state of the key and its organization, not once per call."""
+        cached = self._levels.get(caller.key.id)
+        if cached is not None and cached[0] is caller.key and cached[1] is caller.organization:
+            return cached[2]
+        organization, key = caller.organization, caller.key
+        levels = (
+            LevelLimits("o", organization.credits_nano, organization.budget_nano, organization.rpm, organization.concurrency),
+            LevelLimits(f"k{key.id}", None, key.budget_nano, key.rpm, key.concurrency),
+        )
+        if len(self._levels) > 100_000:
+            self._levels.clear()
+        self._levels[key.id] = (key, organization, levels)
+        return levels
+
+
+def _away() -> Refusal:
+    return Refusal(
+        ErrorKind.COUNTERS_AWAY, "Limits cannot be checked at the moment, so the call was refused. Try again soon.", retry_after_s=2
+    )
+
+
+def _refusal(refused: Refused, caller: Caller, hold_nano: int) -> Refusal:
+    """The refusal in words: which limit, of whom, what is left, when it comes back."""
+    whose = "organization" if refused.level == "o" else f"key '{caller.key.name}'"
+    currency = caller.organization.currency
+    left = money(max(0, refused.left_nano or 0))
+    if refused.kind is LimitKind.BALANCE:
+        text = (
+            f"The balance of the {whose} does not cover this call: {left} {currency} left,"
+            f" up to {money(hold_nano)} {currency} needed. It comes back with the next top-up."
+        )
+        return Refusal(ErrorKind.BALANCE_SPENT, text)
+    if refused.kind is LimitKind.BUDGET:
+        text = (
+            f"The budget of the {whose} does not cover this call: {left} of {money(refused.limit)} {currency} left,"
+            f" up to {money(hold_nano)} {currency} needed. A budget is for life and does not reset. {REFILL}"
+        )
+        return Refusal(ErrorKind.BUDGET_SPENT, text)
+    if refused.kind is LimitKind.RPM:
+        wait = refused.reset_s or 1.0
+        text = f"The {whose} may make {refused.limit} calls a minute (rpm). The next one is free in {max(1, -int(-wait // 1))} s."
+        return Refusal(ErrorKind.RATE_LIMITED, text, retry_after_s=wait)
+    text = f"The {whose} may have {refused.limit} calls open at once (concurrency). Try again when one has ended."
+    return Refusal(ErrorKind.CONCURRENCY, text, retry_after_s=1)

@@ -1,0 +1,152 @@
+"""The ASGI edge: a Channels consumer with its own `__call__`, one instance per request.
+
+Two tasks per call. The walk runs in its own task and may be cancelled; this one waits for what the server says next.
+`http.disconnect` comes when the client hangs up, and on every server also after a normal end: only while the books
+are open does it mean that the client is gone. The stock HTTP consumer notices no hang-up while it handles a request,
+and costs a thread hop per message.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import Any
+
+from channels.consumer import AsyncConsumer
+
+from relay.call import Call
+from relay.call_id import new_call_id
+from relay.consumers.programs import program_of
+from relay.errors import CallError, ErrorKind, Refusal
+from relay.metering.timing import Marks
+from relay.runtime import RelayRuntime
+from relay.sink import Headers, Sink
+
+__all__ = ["RelayConsumer", "receive_body"]
+
+log = logging.getLogger(__name__)
+
+BODY_BYTES = 32 * 1024 * 1024
+BODY_S = 120.0
+# The walk ends at once after a cancellation; this only bounds a fault of ours.
+FINISH_S = 10.0
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+
+class ClientGone(Exception):
+    """The client hung up before its body was complete."""
+
+
+async def receive_body(receive: Receive, headers: Headers) -> bytes | bytearray:
+    """The whole body, read once into one piece. Raises Refusal (too_large, slow_body), ClientGone."""
+    for name, value in headers:
+        if name == b"content-length" and value.isdigit() and int(value) > BODY_BYTES:
+            raise _too_large()
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    first: bytes = message.get("body", b"")
+    if not message.get("more_body"):
+        return first
+    body = bytearray(first)
+    try:
+        async with asyncio.timeout(BODY_S):
+            while message.get("more_body"):
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                body += message.get("body", b"")
+                if len(body) > BODY_BYTES:
+                    raise _too_large()
+    except TimeoutError as exc:
+        raise Refusal(ErrorKind.SLOW_BODY, f"The body did not arrive within {BODY_S:.0f} s.") from exc
+    return body
+
+
+def _too_large() -> Refusal:
+    return Refusal(ErrorKind.TOO_LARGE, f"The body is larger than {BODY_BYTES // 1024 // 1024} MiB.")
+
+
+class RelayConsumer(AsyncConsumer):
+    """Base of the consumers of the data plane. Needs no channel layer: the alias names none that is configured."""
+
+    channel_layer_alias = "none"
+    runtime: RelayRuntime
+
+    def __init__(self, runtime: RelayRuntime) -> None:
+        self.runtime = runtime
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Callable[[Any], Awaitable[None]]) -> None:
+        marks = Marks(perf_counter())
+        call_id = new_call_id()
+        headers: Headers = scope["headers"]
+        base: Headers = [(b"x-call-id", call_id.encode()), (b"x-request-id", call_id.encode())]
+        user_agent = task_id = b""
+        for name, value in headers:
+            if name == b"user-agent":
+                user_agent = value
+            elif name == b"x-task-id":
+                task_id = value
+            elif name == b"origin":
+                base += CORS
+        call = Call(
+            id=call_id,
+            endpoint="",
+            protocol="",
+            client=program_of(user_agent),
+            task_id=task_id[:200].decode("utf-8", "replace"),
+        )
+        sink = Sink(send, marks, base)
+        if not self.runtime.is_started:
+            await self.runtime.start()
+        await self.handle(scope, receive, call, marks, sink)
+
+    async def handle(self, scope: dict[str, Any], receive: Receive, call: Call, marks: Marks, sink: Sink) -> None:
+        """Answer one request."""
+        raise NotImplementedError
+
+    async def see_through(self, receive: Receive, call: Call, walk: asyncio.Task[None]) -> None:
+        """Wait until the call is over; a client that leaves before the books are closed ends the walk."""
+        self.runtime.calls[call.id] = (call, walk)
+        try:
+            while not walk.done():
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    break
+            if not call.is_closed:
+                walk.cancel()
+        except asyncio.CancelledError:
+            call.is_interrupted = True
+            walk.cancel()
+            raise
+        finally:
+            await asyncio.wait([walk], timeout=FINISH_S)
+            self.runtime.calls.pop(call.id, None)
+
+
+CORS: Headers = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-expose-headers", b"x-call-id, x-request-id, server-timing, retry-after"),
+]
+PREFLIGHT: Headers = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
+    (b"access-control-allow-headers", b"authorization, content-type, x-api-key, x-goog-api-key, api-key, x-task-id, *"),
+    (b"access-control-max-age", b"86400"),
+]
+
+
+async def answer_json(sink: Sink, status: int, body: bytes, headers: Headers | None = None) -> None:
+    """One small JSON answer."""
+    await sink.start(
+        status,
+        [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *(headers or [])],
+    )
+    await sink.end(body)
+
+
+def internal_error(call: Call) -> CallError:
+    """What a client sees of a fault of ours; the log has the rest under the same id."""
+    log.exception("request %s broke", call.id)
+    return CallError(ErrorKind.INTERNAL, "The relay failed on this request.")

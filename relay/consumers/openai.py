@@ -1,0 +1,104 @@
+"""The OpenAI edge: chat completions and the models that a key may use. Everything else under `/v1` is a clear 404."""
+
+import asyncio
+from time import time
+from typing import Any
+
+import orjson
+
+from relay.admission.authenticate import authenticate, key_in, may_use
+from relay.call import Call
+from relay.consumers.base import (
+    PREFLIGHT,
+    ClientGone,
+    Receive,
+    RelayConsumer,
+    answer_json,
+    internal_error,
+    receive_body,
+)
+from relay.consumers.paths import CHAT, MODEL, MODELS, endpoint_of
+from relay.errors import CallError, ErrorKind, Refusal
+from relay.metering.timing import Marks
+from relay.pipeline import ChatWalk
+from relay.protocols.openai_chat.errors import error_body, error_headers, error_status
+from relay.sink import Headers, Sink
+from relay.state.snapshot import ModelState
+
+__all__ = ["OpenAIConsumer"]
+
+_METHODS = {CHAT: "POST", MODELS: "GET", MODEL: "GET"}
+
+
+class OpenAIConsumer(RelayConsumer):
+    """`/v1/chat/completions`, `/v1/models`, `/v1/models/{id}`."""
+
+    async def handle(self, scope: dict[str, Any], receive: Receive, call: Call, marks: Marks, sink: Sink) -> None:
+        try:
+            endpoint = self._endpoint(scope)
+            if endpoint is None:
+                await sink.start(204, PREFLIGHT)
+                await sink.end()
+                return
+            call.endpoint, call.protocol = endpoint[0], "openai"
+            key = key_in(scope["headers"], scope["query_string"])
+            if endpoint[0] == CHAT:
+                walk = ChatWalk(self.runtime.stations, call, marks, sink)
+                await self._walk(walk, key, receive, scope["headers"])
+            else:
+                await self._models(key, endpoint[1], sink)
+        except CallError as error:
+            if not sink.has_started:
+                await answer_json(sink, error_status(error), error_body(error), error_headers(error))
+        except ClientGone:
+            return
+        except Exception:
+            error = internal_error(call)
+            if not sink.has_started:
+                await answer_json(sink, error_status(error), error_body(error))
+
+    def _endpoint(self, scope: dict[str, Any]) -> tuple[str, str] | None:
+        """The endpoint asked for, or None for a browser's preflight. Raises Refusal (unknown_path, unknown_method)."""
+        endpoint = endpoint_of(scope["path"])
+        if endpoint is None:
+            shown = scope["path"][:200].encode("ascii", "replace").decode()
+            raise Refusal(ErrorKind.UNKNOWN_PATH, f"Unknown request URL: {scope['method']} {shown}.")
+        method = scope["method"]
+        if method == "OPTIONS":
+            return None
+        if method != _METHODS[endpoint[0]] and not (method == "HEAD" and _METHODS[endpoint[0]] == "GET"):
+            raise Refusal(ErrorKind.UNKNOWN_METHOD, f"{endpoint[0]} takes {_METHODS[endpoint[0]]}, not {method[:20]}.")
+        return endpoint
+
+    async def _walk(self, walk: ChatWalk, key: bytes, receive: Receive, headers: Headers) -> None:
+        """Read the body here, where a hang-up is heard, then walk in a task of its own."""
+        await walk.admit(key)
+        try:
+            _check_content_type(headers)
+            body = await receive_body(receive, headers)
+        except Refusal as refusal:
+            await walk.fail(refusal)
+            return
+        await self.see_through(receive, walk.call, asyncio.create_task(walk.run(body)))
+
+    async def _models(self, key: bytes, name: str, sink: Sink) -> None:
+        caller = await authenticate(key, self.runtime.stations.loader, self.runtime.stations.peppers, time())
+        snapshot = self.runtime.stations.loader.snapshot
+        if not name:
+            shown = [_shown(model) for model in snapshot.models() if may_use(caller.key, model)]
+            await answer_json(sink, 200, orjson.dumps({"object": "list", "data": shown}))
+            return
+        model = snapshot.model(name)
+        if model is None or not may_use(caller.key, model):
+            raise Refusal(ErrorKind.UNKNOWN_MODEL, f"The model '{name[:100]}' does not exist here.", param="model")
+        await answer_json(sink, 200, orjson.dumps(_shown(model)))
+
+
+def _check_content_type(headers: Headers) -> None:
+    for name, value in headers:
+        if name == b"content-type" and b"json" not in value.lower():
+            raise Refusal(ErrorKind.BAD_CONTENT_TYPE, "The body must be JSON: send 'content-type: application/json'.")
+
+
+def _shown(model: ModelState) -> dict[str, object]:
+    return {"id": model.name, "object": "model", "created": model.created, "owned_by": "yizhan"}

@@ -1,0 +1,144 @@
+"""The last station: price what was used, write the close line, hand the amount to the holds. Once per call.
+
+Synchronous from end to end, so that no cancellation can come between: it runs in every ending, before the last bytes
+of the answer are handed to the server.
+"""
+
+import logging
+from dataclasses import dataclass
+from time import perf_counter
+
+from billing.pricing import Rates, TokenCounts, amount_nano, cost_nano
+from billing.records import CallRecord
+from relay.admission.holds import Holds
+from relay.call import Call
+from relay.metering.endings import charged_usage
+from relay.metering.estimate import Estimator
+from relay.metering.journal import Journal
+from relay.metering.timing import Marks, stages, ttfb_ms, ttft_ms
+from relay.protocols.usage import Usage
+
+__all__ = ["Books", "Ending"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a call ended. `usage` is what the upstream reported.
+
+    Where it is missing, the output is estimated from the content events that were delivered, or is `output_estimate`
+    (plain answers).
+    """
+
+    status: str
+    http_status: int
+    error_kind: str = ""
+    end_reason: str = ""
+    usage: Usage | None = None
+    events: int = 0
+    output_estimate: int = 0
+    service_tier: str = ""
+
+
+class Books:
+    """Closes the books of calls."""
+
+    def __init__(self, journal: Journal, holds: Holds, estimator: Estimator) -> None:
+        self._journal = journal
+        self._holds = holds
+        self._estimator = estimator
+
+    def close(self, call: Call, marks: Marks, ending: Ending, *, rates: Rates | None, cost_multiplier: int) -> None:
+        """Write the record and settle the hold. Does nothing if the books are closed already."""
+        if call.is_closed:
+            return
+        call.is_closed = True
+        marks.ended = perf_counter()
+        usage, is_charged = charged_usage(
+            ending.status,
+            committed=call.committed,
+            counted=ending.usage,
+            estimated=self._estimated(call, ending),
+        )
+        if ending.status == "ok" and ending.usage is not None:
+            self._estimator.learn(
+                call.model,
+                body_bytes=call.body_bytes,
+                input_tokens=ending.usage.input,
+                events=ending.events,
+                output_tokens=ending.usage.output,
+            )
+        amount = cost = 0
+        if rates is not None:
+            tokens = TokenCounts(
+                usage.uncached_input,
+                usage.cached_input,
+                usage.cache_write_5m,
+                usage.cache_write_30m,
+                usage.cache_write_1h,
+                usage.output,
+                usage.reasoning,
+                bool(usage.cache_type),
+            )
+            amount = amount_nano(rates, tokens) if is_charged else 0
+            cost = cost_nano(rates, tokens, cost_multiplier)
+        self._journal.close(_record(call, marks, ending, usage, rates, amount, cost))
+        if call.has_hold:
+            self._holds.settle(call.organization_id, call.id, amount)
+
+    def _estimated(self, call: Call, ending: Ending) -> Usage:
+        return Usage(
+            uncached_input=self._estimator.input_tokens(call.model, call.body_bytes),
+            output=ending.output_estimate or self._estimator.output_tokens(call.model, ending.events),
+            source="estimated",
+        )
+
+
+def _record(
+    call: Call, marks: Marks, ending: Ending, usage: Usage, rates: Rates | None, amount: int, cost: int
+) -> CallRecord:
+    found = stages(marks)
+    last = call.attempts[-1] if call.attempts else None
+    return CallRecord(
+        id=call.id,
+        organization_id=call.organization_id,
+        key_id=call.key_id,
+        member_id=call.member_id,
+        task_id=call.task_id,
+        client=call.client,
+        endpoint=call.endpoint,
+        model=call.model,
+        protocol=call.protocol,
+        upstream_id=last.upstream_id if last else None,
+        upstream=last.upstream if last else "",
+        upstream_model=last.upstream_model if last else "",
+        answered_model=call.answered_model,
+        upstream_request_id=call.upstream_request_id,
+        service_tier=ending.service_tier or call.service_tier,
+        reasoning_effort=call.reasoning_effort,
+        stream=call.stream,
+        status=ending.status,
+        http_status=ending.http_status,
+        error_kind=ending.error_kind,
+        end_reason=ending.end_reason,
+        attempts=[attempt.shown() for attempt in call.attempts],
+        uncached_input_tokens=usage.uncached_input,
+        cached_input_tokens=usage.cached_input,
+        cache_write_5m_tokens=usage.cache_write_5m,
+        cache_write_30m_tokens=usage.cache_write_30m,
+        cache_write_1h_tokens=usage.cache_write_1h,
+        output_tokens=usage.output,
+        reasoning_tokens=usage.reasoning,
+        cache_type=usage.cache_type,
+        usage_source=usage.source,
+        usage_flags=list(usage.flags),
+        price_version=rates.version if rates else None,
+        amount_nano=amount,
+        currency=call.currency,
+        cost_nano=cost,
+        total_ms=round((marks.ended - marks.accepted) * 1000, 3),
+        ttft_ms=ttft_ms(marks),
+        ttfb_ms=ttfb_ms(marks),
+        stages=found,
+    )

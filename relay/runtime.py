@@ -1,0 +1,140 @@
+"""Everything one relay process keeps while it lives: made once, started in its event loop, closed in order.
+
+Settings come in as plain values: this room reads no environment and sets up no Django.
+"""
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from relay.admission.holds import Holds
+from relay.admission.permit import PERMIT_SCRIPTS, Permits
+from relay.admission.store import Store
+from relay.call import Call
+from relay.metering.estimate import Estimator
+from relay.metering.finish import Books
+from relay.metering.journal import Journal
+from relay.metering.shipper import Shipper
+from relay.metering.takeover import take_over
+from relay.pipeline import Stations
+from relay.state.loader import SnapshotLoader
+from relay.upstreams.attempt import Upstreams
+from relay.upstreams.pool import Pool
+
+__all__ = ["RelayConfig", "RelayRuntime"]
+
+log = logging.getLogger(__name__)
+
+TAKEOVER_S = 2.0
+CLOSE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class RelayConfig:
+    """`app` and `ingest` are psycopg's connection arguments under the roles of those names."""
+
+    app: dict[str, str]
+    ingest: dict[str, str]
+    limits_url: str
+    journal_dir: Path
+    peppers: Sequence[bytes]
+    field_keys: Sequence[bytes]
+
+
+class RelayRuntime:
+    """The stations of one process and the tasks behind them."""
+
+    stations: Stations
+
+    def __init__(self, config: RelayConfig) -> None:
+        self._config = config
+        self._starting: asyncio.Lock | None = None
+        self._takeover: asyncio.Task[None] | None = None
+        self.is_started = False
+        self.calls: dict[str, tuple[Call, asyncio.Task[None]]] = {}
+
+    async def start(self) -> None:
+        """Start once, in the running loop. Does not wait for the database or the store: `is_ready` says when they serve."""
+        if self._starting is None:
+            self._starting = asyncio.Lock()
+        async with self._starting:
+            if self.is_started:
+                return
+            config = self._config
+            self.journal = Journal(config.journal_dir)
+            self.shipper = Shipper(self.journal, config.ingest, config.journal_dir)
+            self.loader = SnapshotLoader(config.app, field_keys=config.field_keys)
+            self.store = Store(config.limits_url, scripts=PERMIT_SCRIPTS)
+            self.holds = Holds(Permits(self.store), self._read_totals)
+            self.pool = Pool()
+            estimator = Estimator()
+            self.stations = Stations(
+                loader=self.loader,
+                holds=self.holds,
+                upstreams=Upstreams(self.pool),
+                journal=self.journal,
+                books=Books(self.journal, self.holds, estimator),
+                estimator=estimator,
+                peppers=config.peppers,
+                draw=random.Random(),  # noqa: S311 - draws an order of routes, no secret
+            )
+            await self.store.open()
+            self.loader.start()
+            self.shipper.start()
+            self.holds.start()
+            self._takeover = asyncio.create_task(self._take_over(), name="takeover")
+            self.is_started = True
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether calls can be answered: the snapshot is loaded, the limit store answers, the journal takes lines."""
+        return self.is_started and self.loader.loaded.is_set() and self.store.connected and not self.journal.is_full
+
+    async def drain(self, within_s: float) -> None:
+        """Let running calls end by themselves for this long, then end them with the dialect's error event."""
+        deadline = asyncio.get_running_loop().time() + within_s
+        while self.calls and (left := deadline - asyncio.get_running_loop().time()) > 0:
+            await asyncio.wait([task for _, task in self.calls.values()], timeout=min(left, 0.5))
+        for call, task in list(self.calls.values()):
+            call.is_interrupted = True
+            task.cancel()
+        if self.calls:
+            await asyncio.wait([task for _, task in self.calls.values()], timeout=CLOSE_S)
+
+    async def close(self) -> None:
+        """Close in order: calls, holds, records, then what they stood on."""
+        if not self.is_started:
+            return
+        self.is_started = False
+        await self.drain(0)
+        if self._takeover is not None:
+            self._takeover.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._takeover
+        await self.holds.close(CLOSE_S)
+        await self.shipper.close(CLOSE_S)
+        await self.loader.close()
+        await self.pool.close()
+        await self.store.close()
+        self.journal.close_files()
+
+    async def _read_totals(self, organization_id: int) -> Mapping[str, int]:
+        """What each level has spent, once our own records are in."""
+        while self.journal.queued:
+            await self.shipper.ship_once()
+        return await self.loader.read_totals(organization_id)
+
+    async def _take_over(self) -> None:
+        """Look for journals of dead processes, at the start and ever after."""
+        while True:
+            try:
+                await take_over(self._config.journal_dir, self.shipper.ship_records, self.holds.settle)
+            except (psycopg.Error, OSError, TimeoutError) as exc:
+                log.warning("journals of dead processes wait: %s", type(exc).__name__)
+            await asyncio.sleep(TAKEOVER_S)

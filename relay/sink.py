@@ -1,0 +1,53 @@
+"""Where an answer goes: the seam between the pipeline and the server.
+
+`Sink` counts nothing and decides nothing; it hands bytes to the server's `send`, and measures how long the client makes
+us wait. A sink that was cut off (the client left) swallows what is still written.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+from relay.metering.timing import Marks
+
+__all__ = ["Headers", "Sink"]
+
+Headers = list[tuple[bytes, bytes]]
+Send = Callable[[Any], Awaitable[None]]
+
+
+class Sink:
+    """One answer on its way to the client."""
+
+    __slots__ = ("_marks", "_send", "base_headers", "has_ended", "has_started", "status")
+
+    def __init__(self, send: Send, marks: Marks, base_headers: Headers) -> None:
+        self._send = send
+        self._marks = marks
+        self.base_headers = base_headers
+        self.has_started = False
+        self.has_ended = False
+        self.status = 0
+
+    async def start(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        """Hand over status and headers; the server sends them with the first bytes of the body."""
+        self.has_started = True
+        self.status = status
+        await self._send({"type": "http.response.start", "status": status, "headers": [*self.base_headers, *headers]})
+
+    async def write(self, data: bytes) -> None:
+        """Hand over bytes; waits while the client does not take them."""
+        before = perf_counter()
+        if not self._marks.first_byte_out:
+            self._marks.first_byte_out = before
+        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        waited = perf_counter() - before
+        if waited > 0.0005:
+            self._marks.write_wait += waited
+
+    async def end(self, data: bytes = b"") -> None:
+        """Hand over the last bytes."""
+        self.has_ended = True
+        if data and not self._marks.first_byte_out:
+            self._marks.first_byte_out = perf_counter()
+        await self._send({"type": "http.response.body", "body": data, "more_body": False})

@@ -1,0 +1,214 @@
+"""One attempt: send the call to one upstream and wait until its answer is worth committing to.
+
+For a stream that is its first content (role chunks and comments before it are held back, up to `HELD_BYTES`), or its
+complete end; for a plain answer the whole body. Everything short of it is an `UpstreamFailure`, and the connection is
+closed. After it the caller reads on from `Opened`.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+import orjson
+
+from relay.errors import ErrorKind, UpstreamFailure
+from relay.protocols.openai_chat.events import ChatStream, answer_error, is_complete_answer
+from relay.protocols.sse import EventTooLarge
+from relay.state.snapshot import UpstreamState
+from relay.upstreams.classify import BROKE, failure_of_error, failure_of_fault, failure_of_status, retry_after_s
+from relay.upstreams.endpoint import Endpoint
+from relay.upstreams.exchange import Buffer, Exchange, Timeouts
+from relay.upstreams.faults import FaultKind, UpstreamFault
+from relay.upstreams.head import build_head
+from relay.upstreams.pool import Pool
+
+__all__ = ["Opened", "Plain", "Upstreams"]
+
+HELD_BYTES = 256 * 1024
+ERROR_BYTES = 64 * 1024
+PLAIN_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Opened:
+    """A stream that has begun: `held` goes to the client first. `has_ended`: nothing comes after it."""
+
+    exchange: Exchange
+    held: bytes
+    has_ended: bool
+    first_content: float
+
+
+@dataclass(slots=True)
+class Plain:
+    """A whole plain answer, parsed."""
+
+    exchange: Exchange
+    body: bytes
+    answer: dict[str, object]
+    done: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    state: UpstreamState
+    endpoint: Endpoint
+    heads: dict[tuple[str, bool], bytes]
+    streaming: Timeouts
+    plain: Timeouts
+
+
+class Upstreams:
+    """The upstreams of one process: the pool, and what is prepared once per state of an upstream."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+        self._prepared: dict[int, _Prepared] = {}
+
+    def _prepare(self, upstream: UpstreamState) -> _Prepared:
+        prepared = self._prepared.get(upstream.id)
+        if prepared is not None and prepared.state is upstream:
+            return prepared
+        given = upstream.timeouts
+        prepared = _Prepared(
+            upstream,
+            Endpoint.parse(upstream.base_url, allow_private=upstream.allow_private, proxy=upstream.proxy),
+            {},
+            Timeouts(given.connect_s, given.first_token_s, given.idle_s, given.total_s),
+            Timeouts(given.connect_s, inf, inf, given.total_s),
+        )
+        self._prepared[upstream.id] = prepared
+        return prepared
+
+    def _head(self, prepared: _Prepared, path: str, *, stream: bool) -> bytes:
+        head = prepared.heads.get((path, stream))
+        if head is None:
+            upstream = prepared.state
+            headers = [
+                (b"authorization", b"Bearer " + upstream.credential.encode()),
+                (b"content-type", b"application/json"),
+                (b"accept", b"text/event-stream" if stream else b"application/json"),
+                (b"accept-encoding", b"identity" if stream else b"gzip"),
+                (b"user-agent", b"yizhan"),
+            ]
+            replaced = {name.lower().encode() for name, _ in upstream.extra_headers}
+            headers = [pair for pair in headers if pair[0] not in replaced]
+            headers += [(name.encode(), value.encode()) for name, value in upstream.extra_headers]
+            head = prepared.heads[(path, stream)] = build_head("POST", prepared.endpoint, path, headers)
+        return head
+
+    async def _open(self, upstream: UpstreamState, path: str, body: Sequence[Buffer], *, stream: bool) -> Exchange:
+        try:
+            prepared = self._prepare(upstream)
+            head = self._head(prepared, path, stream=stream)
+        except ValueError as exc:
+            raise UpstreamFailure(ErrorKind.UPSTREAM_UNREACHABLE, BROKE, try_next=True) from exc
+        timeouts = prepared.streaming if stream else prepared.plain
+        exchange = await self.pool.open(prepared.endpoint, head, body, timeouts=timeouts)
+        if exchange.status != 200:
+            try:
+                raise await _refusal(exchange)
+            finally:
+                exchange.close()
+        return exchange
+
+    async def open_stream(self, upstream: UpstreamState, path: str, body: Sequence[Buffer], stream: ChatStream) -> Opened:
+        """Send, and read to the first content. Raises UpstreamFailure; nothing is left open then."""
+        try:
+            exchange = await self._open(upstream, path, body, stream=True)
+            try:
+                return await _to_first_content(exchange, stream, upstream)
+            except BaseException:
+                exchange.close()
+                raise
+        except UpstreamFault as fault:
+            raise failure_of_fault(fault) from fault
+        except EventTooLarge as exc:
+            raise UpstreamFailure(ErrorKind.UPSTREAM_GARBAGE, BROKE, try_next=True, http_status=200) from exc
+
+    async def fetch_plain(self, upstream: UpstreamState, path: str, body: Sequence[Buffer]) -> Plain:
+        """Send, and read the whole answer. Raises UpstreamFailure; nothing is left open then."""
+        try:
+            exchange = await self._open(upstream, path, body, stream=False)
+            try:
+                return await _whole_answer(exchange)
+            finally:
+                exchange.close()
+        except UpstreamFault as fault:
+            raise failure_of_fault(fault) from fault
+
+
+async def _refusal(exchange: Exchange) -> UpstreamFailure:
+    """The failure behind a status other than 200, from as much of its body as an error can need."""
+    exchange.expect_within(10, FaultKind.IDLE_TIMEOUT)
+    body = b""
+    try:
+        while len(body) < ERROR_BYTES and (data := await exchange.read()):
+            body += data
+    except UpstreamFault:
+        body = b""
+    retry_s = retry_after_s(exchange.header(b"retry-after"), time.time())
+    return failure_of_status(exchange.status, body, retry_s=retry_s)
+
+
+async def _to_first_content(exchange: Exchange, stream: ChatStream, upstream: UpstreamState) -> Opened:
+    kind = exchange.header(b"content-type") or b""
+    if b"json" in kind or b"html" in kind:
+        await _not_a_stream(exchange, kind)
+    left_s = exchange.started + upstream.timeouts.first_token_s - time.perf_counter()
+    exchange.expect_within(max(0.0, left_s), FaultKind.FIRST_TOKEN_TIMEOUT)
+    held = b""
+    while True:
+        data = await exchange.read()
+        held += stream.feed(data) if data else stream.finish()
+        if stream.error is not None and not stream.content_events:
+            raise failure_of_error(stream.error)
+        if stream.content_events:
+            exchange.expect_within(upstream.timeouts.idle_s, FaultKind.IDLE_TIMEOUT, each_wait=True)
+            return Opened(exchange, held, not data, time.perf_counter())
+        if not data or stream.done:
+            if stream.is_complete:
+                return Opened(exchange, held, not data, time.perf_counter())
+            kind_of_end = ErrorKind.UPSTREAM_EMPTY if stream.done or stream.finish_reason else ErrorKind.UPSTREAM_CUT
+            raise UpstreamFailure(kind_of_end, BROKE, try_next=True, http_status=200)
+        if len(held) > HELD_BYTES:
+            raise UpstreamFailure(ErrorKind.UPSTREAM_GARBAGE, BROKE, try_next=True, http_status=200)
+
+
+async def _not_a_stream(exchange: Exchange, kind: bytes) -> None:
+    """Status 200, but no event stream: an error object in JSON, a page, or nonsense. Always raises UpstreamFailure."""
+    body = b""
+    if b"json" in kind:
+        exchange.expect_within(10, FaultKind.IDLE_TIMEOUT)
+        while len(body) < ERROR_BYTES and (data := await exchange.read()):
+            body += data
+    try:
+        error = answer_error(orjson.loads(body)) if body else None
+    except orjson.JSONDecodeError:
+        error = None
+    if error is not None:
+        raise failure_of_error(error)
+    raise UpstreamFailure(ErrorKind.UPSTREAM_GARBAGE, BROKE, try_next=True, http_status=200)
+
+
+async def _whole_answer(exchange: Exchange) -> Plain:
+    parts: list[bytes] = []
+    size = 0
+    while data := await exchange.read():
+        parts.append(data)
+        size += len(data)
+        if size > PLAIN_BYTES:
+            raise UpstreamFailure(ErrorKind.UPSTREAM_GARBAGE, BROKE, try_next=True, http_status=200)
+    body = parts[0] if len(parts) == 1 else b"".join(parts)
+    done = time.perf_counter()
+    try:
+        answer = orjson.loads(body)
+    except orjson.JSONDecodeError as exc:
+        raise UpstreamFailure(ErrorKind.UPSTREAM_GARBAGE, BROKE, try_next=True, http_status=200) from exc
+    error = answer_error(answer)
+    if error is not None:
+        raise failure_of_error(error)
+    if not is_complete_answer(answer):
+        raise UpstreamFailure(ErrorKind.UPSTREAM_EMPTY, BROKE, try_next=True, http_status=200)
+    return Plain(exchange, body, answer, done)
