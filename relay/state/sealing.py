@@ -31,16 +31,16 @@ def upstream_subject(name: str) -> str:
     return f"upstream:{name}"
 
 
-def seal(clear: str, *, keys: Sequence[bytes], subject: str) -> bytes:
+def seal(clear: bytes, keys: Sequence[bytes], *, associated: str) -> bytes:
     """`clear` sealed under the first key, for this subject. Raises SealError if that is no 32-byte key."""
     if not keys or len(keys[0]) != 32:
         raise SealError("sealing needs a key of 32 bytes")
     nonce = secrets.token_bytes(_NONCE)
     header = _VERSION + _key_id(keys[0]) + nonce
-    return header + AESGCM(keys[0]).encrypt(nonce, clear.encode(), _associated(subject, header))
+    return header + AESGCM(keys[0]).encrypt(nonce, clear, _bound(associated, header))
 
 
-def unseal(sealed: bytes, *, keys: Sequence[bytes], subject: str) -> str:
+def unseal(sealed: bytes, keys: Sequence[bytes], *, associated: str) -> bytes:
     """The clear text. Raises SealError if no key fits, or the value was changed or sealed for another
     subject.
     """
@@ -51,9 +51,9 @@ def unseal(sealed: bytes, *, keys: Sequence[bytes], subject: str) -> str:
     for key in keys:
         if header[1 : 1 + _KEY_ID] == _key_id(key):
             try:
-                return AESGCM(key).decrypt(header[-_NONCE:], body, _associated(subject, header)).decode()
+                return AESGCM(key).decrypt(header[-_NONCE:], body, _bound(associated, header))
             except InvalidTag as exc:
-                raise SealError(f"the value was changed, or is not the one of {subject}") from exc
+                raise SealError(f"the value was changed, or is not the one of {associated}") from exc
     raise SealError("sealed under a key that is not among the given ones")
 
 
@@ -66,5 +66,5 @@ def _key_id(key: bytes) -> bytes:
     return hashlib.sha256(key).digest()[:_KEY_ID]
 
 
-def _associated(subject: str, header: bytes) -> bytes:
-    return header[: 1 + _KEY_ID] + subject.encode()
+def _bound(associated: str, header: bytes) -> bytes:
+    return header[: 1 + _KEY_ID] + associated.encode()
