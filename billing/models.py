@@ -6,6 +6,8 @@ under the role `relay_ingest`. The ledger is double entry and append-only: each 
 """
 
 import uuid
+from functools import reduce
+from operator import and_
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -15,6 +17,7 @@ from django.utils.translation import gettext_lazy as _
 
 from accounts.models import Organization
 from accounts.scope import ScopedManager
+from billing.pricing import RATE_CEILING
 
 __all__ = [
     "Account",
@@ -29,12 +32,29 @@ __all__ = [
 ]
 
 
+RATE_FIELDS = (
+    "input",
+    "output",
+    "cached_input",
+    "cache_write_5m",
+    "cache_write_30m",
+    "cache_write_1h",
+    "read_explicit",
+)
+
+
 def _rate(help_text: str = "") -> models.DecimalField:
     return models.DecimalField(max_digits=24, decimal_places=12, null=True, blank=True, help_text=help_text)
 
 
+def _in_bounds() -> Q:
+    """Every rate that is given lies between 0 and the ceiling: beyond it is a mistyped price."""
+    return reduce(and_, (Q(**{f"{name}__range": (0, RATE_CEILING)}) for name in RATE_FIELDS))
+
+
 class Price(models.Model):
     """One version of a model's price, by the model's name. The newest `valid_from` that has come is in force.
+    Versions are never changed.
 
     Rates are per million tokens in `currency`, unless the name says otherwise. A class without a rate costs
     what `input` (or `output`) costs, never 0. `discount` is the factor that the organization pays of the list
@@ -56,7 +76,7 @@ class Price(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["model_name", "valid_from"], name="price_once_per_moment"),
-            models.CheckConstraint(condition=Q(input__gte=0) & Q(output__gte=0), name="price_not_negative"),
+            models.CheckConstraint(condition=_in_bounds(), name="price_in_bounds"),
             models.CheckConstraint(
                 condition=Q(discount__gte=0) & Q(discount__lte=100), name="price_discount_in_bounds"
             ),
@@ -187,7 +207,10 @@ class Posting(models.Model):
 
     class Meta:
         constraints = [
-            models.CheckConstraint(condition=Q(kind__in=PostingKind.values), name="posting_kind_is_known")
+            models.CheckConstraint(condition=Q(kind__in=PostingKind.values), name="posting_kind_is_known"),
+            models.UniqueConstraint(
+                fields=["organization"], condition=Q(kind="opening"), name="posting_one_opening_credit"
+            ),
         ]
         indexes = [models.Index(fields=["organization"], condition=~Q(kind="usage"), name="posting_credits")]
 

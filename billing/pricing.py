@@ -174,14 +174,12 @@ def scaled(value: Decimal | str, digits: int) -> int:
 
 
 def amount_nano(rates: Rates, tokens: TokenCounts) -> int:
-    """What the organization pays: list price times discount, rounded once. A count below zero counts as none."""
+    """What the organization pays: list price times discount, rounded once. Negative counts are none."""
     return _rounded(_list_sum(rates, tokens) * rates.discount)
 
 
 def cost_nano(rates: Rates, tokens: TokenCounts, multiplier: int) -> int:
-    """What the upstream charges: list price without the discount, times its multiplier (x 10^6), rounded
-    once.
-    """
+    """What the upstream charges: list price times its multiplier (x 10^6), no discount, rounded once."""
     return _rounded(_list_sum(rates, tokens) * multiplier)
 
 

@@ -4,19 +4,28 @@ from accounts.row_security import enable, grant_ingest
 
 TABLES = ("billing_usagerecord", "billing_posting", "billing_ledgerentry", "billing_spenttotal")
 
-# Usage comes in through relay_ingest only; ledger rows are never changed. Entries of a posting sum to zero, checked at
-# commit by a definer's function, so that no scope can hide half of a posting from the check.
+# Usage comes in through relay_ingest only; ledger rows and prices are never changed. Entries of a posting sum
+# to zero in the one currency of its organization. That is checked at commit by a definer's function, so that
+# no scope can hide half of a posting from the check.
 RULES = """
     REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON billing_usagerecord, billing_spenttotal FROM relay_app;
-    REVOKE UPDATE, DELETE, TRUNCATE ON billing_posting, billing_ledgerentry FROM relay_app;
+    REVOKE UPDATE, DELETE, TRUNCATE ON billing_posting, billing_ledgerentry, billing_price FROM relay_app;
     GRANT USAGE ON SEQUENCE billing_posting_id_seq TO relay_ingest;
 
     CREATE FUNCTION billing_posting_is_balanced() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
         SET search_path = public, pg_temp AS $$
+    DECLARE
+        balanced boolean;
     BEGIN
-        IF (SELECT sum(amount_nano) <> 0 OR count(DISTINCT currency) <> 1 OR count(DISTINCT organization_id) <> 1
-            FROM billing_ledgerentry WHERE posting_id = NEW.posting_id) THEN
-            RAISE EXCEPTION 'posting % does not balance', NEW.posting_id USING ERRCODE = 'check_violation';
+        SELECT sum(e.amount_nano) = 0 AND bool_and(e.currency = o.currency AND e.organization_id = o.id)
+        INTO balanced
+        FROM billing_posting p
+        JOIN accounts_organization o ON o.id = p.organization_id
+        JOIN billing_ledgerentry e ON e.posting_id = p.id
+        WHERE p.id = NEW.posting_id;
+        IF balanced IS NOT TRUE THEN
+            RAISE EXCEPTION 'posting % does not balance in the currency of its organization', NEW.posting_id
+                USING ERRCODE = 'check_violation';
         END IF;
         RETURN NULL;
     END $$;
