@@ -1,0 +1,13 @@
+"""Pure. The OpenAI chat completions form."""
+
+from practice.forms.chat.render import render_body, render_events, render_refusal, render_refusal_event
+from practice.forms.chat.request import read_prompt
+from practice.forms.form import Form
+
+FORM = Form(
+    read_prompt=read_prompt,
+    render_events=render_events,
+    render_body=render_body,
+    render_refusal=render_refusal,
+    render_refusal_event=render_refusal_event,
+)
