@@ -12,7 +12,7 @@ sentences for the caller; they never name an upstream, a host, a credential or a
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["CallError", "ErrorKind", "Refusal", "RULES", "Rule", "UpstreamFailure"]
+__all__ = ["RULES", "CallError", "ErrorKind", "Refusal", "Rule", "UpstreamFailure"]
 
 
 class ErrorKind(StrEnum):

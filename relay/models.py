@@ -33,10 +33,17 @@ class Model(models.Model):
     """What clients ask for. Its price lies in `billing.Price` under the same name."""
 
     name = models.CharField(max_length=200, unique=True)
-    aliases = ArrayField(models.CharField(max_length=200), default=list, blank=True, help_text="other names; one * allowed in each")
+    aliases = ArrayField(
+        models.CharField(max_length=200),
+        default=list,
+        blank=True,
+        help_text="other names; one * allowed in each",
+    )
     kind = models.CharField(max_length=16, choices=Kind.choices, default=Kind.CHAT)
     context_tokens = models.PositiveIntegerField(default=131_072)
-    hold_output_tokens = models.PositiveIntegerField(default=8_192, help_text="ceiling held when a request names none")
+    hold_output_tokens = models.PositiveIntegerField(
+        default=8_192, help_text="ceiling held when a request names none"
+    )
     enabled = models.BooleanField(default=True)
     created_at = models.DateTimeField(default=timezone.now)
 
@@ -58,14 +65,20 @@ class Upstream(models.Model):
     proxy = models.CharField(max_length=500, null=True, blank=True)  # noqa: DJ001 - None means direct, as in the apply file
     cost_multiplier = models.DecimalField(max_digits=12, decimal_places=6, default=1)
     limits = models.JSONField(default=dict, blank=True)
-    timeouts = models.JSONField(default=dict, blank=True, help_text="connect_s, first_token_s, idle_s, total_s")
+    timeouts = models.JSONField(
+        default=dict, blank=True, help_text="connect_s, first_token_s, idle_s, total_s"
+    )
     extra_headers = models.JSONField(default=dict, blank=True)
     allow_private = models.BooleanField(default=False)
     probe = models.BooleanField(default=True)
     created_at = models.DateTimeField(default=timezone.now)
 
     class Meta:
-        constraints = [models.CheckConstraint(condition=Q(protocol__in=Protocol.values), name="upstream_protocol_is_known")]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(protocol__in=Protocol.values), name="upstream_protocol_is_known"
+            )
+        ]
 
     def __str__(self) -> str:
         return self.name
@@ -82,7 +95,9 @@ class Route(models.Model):
     enabled = models.BooleanField(default=True)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["model", "upstream", "upstream_model"], name="route_once")]
+        constraints = [
+            models.UniqueConstraint(fields=["model", "upstream", "upstream_model"], name="route_once")
+        ]
         ordering = ["priority", "id"]
 
     def __str__(self) -> str:

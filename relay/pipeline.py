@@ -81,7 +81,19 @@ class Stations:
 class ChatWalk:
     """One call to `/v1/chat/completions`, from its headers to its closed books."""
 
-    __slots__ = ("_beat", "_body", "_caller", "_model", "_request", "_sink", "_stations", "_stream", "_upstream", "call", "marks")
+    __slots__ = (
+        "_beat",
+        "_body",
+        "_caller",
+        "_model",
+        "_request",
+        "_sink",
+        "_stations",
+        "_stream",
+        "_upstream",
+        "call",
+        "marks",
+    )
 
     def __init__(self, stations: Stations, call: Call, marks: Marks, sink: Sink) -> None:
         self._stations = stations
@@ -116,7 +128,9 @@ class ChatWalk:
             raise
         except Exception:
             log.exception("call %s broke", self.call.id)
-            await self.fail(CallError(ErrorKind.INTERNAL, "The relay failed on this call. It was not charged."))
+            await self.fail(
+                CallError(ErrorKind.INTERNAL, "The relay failed on this call. It was not charged.")
+            )
         finally:
             self._stop_beat()
 
@@ -150,7 +164,9 @@ class ChatWalk:
         candidates = order_candidates(model, snapshot.upstreams, protocol="openai", rng=self._stations.draw)
         if not candidates:
             raise UpstreamFailure(
-                ErrorKind.NO_UPSTREAM, f"No upstream offers the model '{model.name}' at the moment.", try_next=False
+                ErrorKind.NO_UPSTREAM,
+                f"No upstream offers the model '{model.name}' at the moment.",
+                try_next=False,
             )
         self.marks.routed = perf_counter()
         return request, model, candidates
@@ -168,7 +184,9 @@ class ChatWalk:
             self._stations.journal.open(_open_line(call, rates, self._stations.estimator))
         except (JournalFull, OSError) as exc:
             raise Refusal(
-                ErrorKind.JOURNAL_FULL, "The relay cannot write its journal, so the call was refused.", retry_after_s=5
+                ErrorKind.JOURNAL_FULL,
+                "The relay cannot write its journal, so the call was refused.",
+                retry_after_s=5,
             ) from exc
 
     # The only loop.
@@ -207,11 +225,15 @@ class ChatWalk:
             last.retry_after_s = max(1, int(-(-retry_after // 1)))
         raise last
 
-    async def _attempt(self, upstream: UpstreamState, body: Sequence[Buffer], request: ChatRequest) -> Opened | Plain:
+    async def _attempt(
+        self, upstream: UpstreamState, body: Sequence[Buffer], request: ChatRequest
+    ) -> Opened | Plain:
         upstreams = self._stations.upstreams
         if not request.stream:
             return await upstreams.fetch_plain(upstream, "/chat/completions", body)
-        self._stream = ChatStream(client_model=request.model, keep_usage=request.asks_usage, choices=request.choices)
+        self._stream = ChatStream(
+            client_model=request.model, keep_usage=request.asks_usage, choices=request.choices
+        )
         return await upstreams.open_stream(upstream, "/chat/completions", body, self._stream)
 
     def _take_marks(self, opened: Opened | Plain) -> None:
@@ -234,7 +256,10 @@ class ChatWalk:
         model, tier = answer.get("model"), answer.get("service_tier")
         call.answered_model = model[:200] if isinstance(model, str) else ""
         pieces: Sequence[Buffer] = [plain.body]
-        if call.answered_model != self._request.model and (member := find_member(plain.body, "model")) is not None:
+        if (
+            call.answered_model != self._request.model
+            and (member := find_member(plain.body, "model")) is not None
+        ):
             pieces = splice(plain.body, [(member[1], member[2], orjson.dumps(self._request.model))])
         call.committed = True
         now = perf_counter()
@@ -285,7 +310,10 @@ class ChatWalk:
                 if out:
                     await sink.write(out)
                 raise UpstreamFailure(
-                    ErrorKind.UPSTREAM_CUT, "The upstream broke off its answer.", try_next=False, http_status=200
+                    ErrorKind.UPSTREAM_CUT,
+                    "The upstream broke off its answer.",
+                    try_next=False,
+                    http_status=200,
                 )
             self._stop_beat()
             self._close(self._stream_ending("ok"))
@@ -372,7 +400,9 @@ class ChatWalk:
     async def _leave(self) -> None:
         """The walk was cancelled: the client is gone, or the relay shuts down and says so."""
         if self.call.is_interrupted:
-            await self.fail(CallError(ErrorKind.SHUTDOWN, "The relay is shutting down; the answer is not complete."))
+            await self.fail(
+                CallError(ErrorKind.SHUTDOWN, "The relay is shutting down; the answer is not complete.")
+            )
         elif self._caller is not None:
             self.marks.upstream_done = self.marks.upstream_done or perf_counter()
             ending = self._stream_ending("client_gone")
@@ -421,7 +451,11 @@ def _finish_reason(answer: dict[str, object]) -> str:
 def _output_estimate(answer: dict[str, object]) -> int:
     """Output tokens of a plain answer whose usage is missing, from the bytes of its messages."""
     choices = answer.get("choices")
-    messages = [choice.get("message") for choice in choices if isinstance(choice, dict)] if isinstance(choices, list) else []
+    messages = (
+        [choice.get("message") for choice in choices if isinstance(choice, dict)]
+        if isinstance(choices, list)
+        else []
+    )
     return Estimator.plain_output_tokens(len(orjson.dumps(messages)))
 
 

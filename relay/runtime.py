@@ -82,7 +82,7 @@ class RelayRuntime:
                 books=Books(self.journal, self.holds, estimator),
                 estimator=estimator,
                 peppers=config.peppers,
-                draw=random.Random(),  # noqa: S311 - draws an order of routes, no secret
+                draw=random.Random(),
             )
             await self.store.open()
             self.loader.start()
@@ -94,7 +94,12 @@ class RelayRuntime:
     @property
     def is_ready(self) -> bool:
         """Whether calls can be answered: the snapshot is loaded, the limit store answers, the journal takes lines."""
-        return self.is_started and self.loader.loaded.is_set() and self.store.connected and not self.journal.is_full
+        return (
+            self.is_started
+            and self.loader.loaded.is_set()
+            and self.store.connected
+            and not self.journal.is_full
+        )
 
     async def drain(self, within_s: float) -> None:
         """Let running calls end by themselves for this long, then end them with the dialect's error event."""

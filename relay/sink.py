@@ -33,7 +33,9 @@ class Sink:
         """Hand over status and headers; the server sends them with the first bytes of the body."""
         self.has_started = True
         self.status = status
-        await self._send({"type": "http.response.start", "status": status, "headers": [*self.base_headers, *headers]})
+        await self._send(
+            {"type": "http.response.start", "status": status, "headers": [*self.base_headers, *headers]}
+        )
 
     async def write(self, data: bytes) -> None:
         """Hand over bytes; waits while the client does not take them."""

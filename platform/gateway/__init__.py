@@ -17,7 +17,3 @@ once and kept beside the data, and there is no default password anywhere.
 
 Imports go downwards: gateway -> console -> catalogue -> relay -> billing -> accounts; `practice` imports none of them.
 """
-
-from gateway.celery import app as celery_app
-
-__all__ = ["celery_app"]

@@ -4,7 +4,7 @@ import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
 
-from django.core.asgi import get_asgi_application  # noqa: E402 - settings must be named first
+from django.core.asgi import get_asgi_application
 
 __all__ = ["application"]
 

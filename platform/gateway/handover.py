@@ -86,7 +86,11 @@ class HandOver:
     async def _copy(self, exchange: Exchange, receive: Any, send: Any) -> None:
         gone = asyncio.create_task(_hear_hang_up(receive, exchange))
         try:
-            headers = [pair for pair in exchange.headers if pair[0] not in (b"connection", b"transfer-encoding", b"keep-alive")]
+            headers = [
+                pair
+                for pair in exchange.headers
+                if pair[0] not in (b"connection", b"transfer-encoding", b"keep-alive")
+            ]
             await send({"type": "http.response.start", "status": exchange.status, "headers": headers})
             while data := await exchange.read():
                 await send({"type": "http.response.body", "body": data, "more_body": True})
@@ -103,7 +107,9 @@ class HandOver:
             for name, value in _forwarded(scope)
             if not name.startswith(b"sec-websocket-") and name != b"host"
         ]
-        host = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "console")
+        host = next(
+            (value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "console"
+        )
         try:
             async with unix_connect(
                 self._socket,
@@ -117,7 +123,9 @@ class HandOver:
                 up = asyncio.create_task(_up(receive, console))
                 try:
                     async for data in console:
-                        await send({"type": "websocket.send", "text" if isinstance(data, str) else "bytes": data})
+                        await send(
+                            {"type": "websocket.send", "text" if isinstance(data, str) else "bytes": data}
+                        )
                 finally:
                     up.cancel()
                     await asyncio.wait([up])

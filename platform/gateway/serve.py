@@ -59,7 +59,7 @@ def _serve_relay(fd: int, console_socket: str) -> None:
 
     runtime = RelayRuntime(relay_config())
     drain_s = env.drain_s()
-    trusted = env.trusted_proxies()
+    trusted = [str(network) for network in env.trusted_proxies()]
     config = _config(
         relay_application(runtime, console_socket),
         proxy_headers=bool(trusted),
@@ -96,13 +96,13 @@ def main() -> None:
     kinds = parser.add_subparsers(dest="kind", required=True)
     relay = kinds.add_parser("relay")
     relay.add_argument("--fd", type=int, required=True)
-    relay.add_argument("--console", required=True, help="the console's unix socket")
+    relay.add_argument("--console", help="the console's unix socket; CONSOLE_SOCKET if not given")
     console = kinds.add_parser("console")
     console.add_argument("--uds", required=True)
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     if options.kind == "relay":
-        _serve_relay(options.fd, options.console)
+        _serve_relay(options.fd, options.console or str(env.console_socket()))
     else:
         _serve_console(options.uds)
 

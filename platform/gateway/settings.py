@@ -1,6 +1,7 @@
 """Django's settings, read from the environment through `gateway.env` only."""
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from gateway import database, env
 
@@ -11,9 +12,15 @@ FIELD_KEYS = env.field_keys()
 KEY_PEPPERS = env.key_peppers()
 DEBUG = False
 
-PUBLIC_URL = env.public_url()
-ALLOWED_HOSTS = env.allowed_hosts()
-CSRF_TRUSTED_ORIGINS = env.csrf_trusted_origins()
+PUBLIC_URL = env.public_url() or f"http://{env.host()}:{env.port()}"
+# Without PUBLIC_URL a relay that listens beyond this machine cannot know by which names it is called.
+_listens_here = env.host() in ("127.0.0.1", "::1", "localhost")
+ALLOWED_HOSTS = (
+    [urlsplit(PUBLIC_URL).hostname or "", "localhost", "127.0.0.1", "[::1]"]
+    if env.public_url() or _listens_here
+    else ["*"]
+)
+CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 
 INSTALLED_APPS = [
     "daphne",
@@ -136,7 +143,11 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600}
 CELERY_BEAT_SCHEDULE = {
     "sweep-holds": {"task": "relay.tasks.sweep_holds", "schedule": 5.0, "options": {"expires": 5}},
-    "keep-partitions": {"task": "billing.tasks.keep_partitions", "schedule": 3600.0, "options": {"expires": 3600}},
+    "keep-partitions": {
+        "task": "billing.tasks.keep_partitions",
+        "schedule": 3600.0,
+        "options": {"expires": 3600},
+    },
     "prune-changes": {"task": "relay.tasks.prune_changes", "schedule": 600.0, "options": {"expires": 600}},
 }
 

@@ -56,9 +56,7 @@ def key_in(headers: Sequence[tuple[bytes, bytes]], query: bytes) -> bytes:
     return found
 
 
-async def authenticate(
-    value: bytes, loader: SnapshotLoader, peppers: Sequence[bytes], now: float
-) -> Caller:
+async def authenticate(value: bytes, loader: SnapshotLoader, peppers: Sequence[bytes], now: float) -> Caller:
     """The caller behind a key, from memory; a key that memory lacks costs one look in the database.
 
     Raises Refusal: wrong_key, key_revoked, key_expired, organization_off, key_scope, not_ready (database away).
@@ -85,11 +83,15 @@ async def authenticate(
         raise Refusal(ErrorKind.KEY_EXPIRED, "This key is not valid: it has expired.")
     organization = snapshot.organizations.get(key.organization_id)
     if organization is None:
-        raise Refusal(ErrorKind.NOT_READY, "Keys cannot be checked at the moment. Try again soon.", retry_after_s=1)
+        raise Refusal(
+            ErrorKind.NOT_READY, "Keys cannot be checked at the moment. Try again soon.", retry_after_s=1
+        )
     if not organization.enabled:
         raise Refusal(ErrorKind.ORGANIZATION_OFF, "The organization of this key is switched off.")
     if not key.may_call:
-        raise Refusal(ErrorKind.KEY_SCOPE, "This key may manage, but not call models (its scope lacks 'call').")
+        raise Refusal(
+            ErrorKind.KEY_SCOPE, "This key may manage, but not call models (its scope lacks 'call')."
+        )
     return Caller(key, organization)
 
 
@@ -102,10 +104,14 @@ def allow_model(caller: Caller, snapshot: Snapshot, name: str) -> ModelState:
         shown = name if len(name) <= 100 else name[:100] + "…"
         raise Refusal(ErrorKind.UNKNOWN_MODEL, f"The model '{shown}' does not exist here.", param="model")
     if not may_use(caller.key, model):
-        raise Refusal(ErrorKind.MODEL_NOT_ALLOWED, f"This key may not use the model '{model.name}'.", param="model")
+        raise Refusal(
+            ErrorKind.MODEL_NOT_ALLOWED, f"This key may not use the model '{model.name}'.", param="model"
+        )
     if model.rates is None:
         raise Refusal(
-            ErrorKind.MODEL_NOT_PRICED, f"The model '{model.name}' has no price yet, so it cannot be used.", param="model"
+            ErrorKind.MODEL_NOT_PRICED,
+            f"The model '{model.name}' has no price yet, so it cannot be used.",
+            param="model",
         )
     if model.rates.currency != caller.organization.currency and not is_free(model.rates):
         raise Refusal(

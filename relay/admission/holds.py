@@ -193,7 +193,13 @@ class Holds:
             return cached[2]
         organization, key = caller.organization, caller.key
         levels = (
-            LevelLimits("o", organization.credits_nano, organization.budget_nano, organization.rpm, organization.concurrency),
+            LevelLimits(
+                "o",
+                organization.credits_nano,
+                organization.budget_nano,
+                organization.rpm,
+                organization.concurrency,
+            ),
             LevelLimits(f"k{key.id}", None, key.budget_nano, key.rpm, key.concurrency),
         )
         if len(self._levels) > 100_000:
@@ -204,7 +210,9 @@ class Holds:
 
 def _away() -> Refusal:
     return Refusal(
-        ErrorKind.COUNTERS_AWAY, "Limits cannot be checked at the moment, so the call was refused. Try again soon.", retry_after_s=2
+        ErrorKind.COUNTERS_AWAY,
+        "Limits cannot be checked at the moment, so the call was refused. Try again soon.",
+        retry_after_s=2,
     )
 
 

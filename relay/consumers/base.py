@@ -77,7 +77,9 @@ class RelayConsumer(AsyncConsumer):
     def __init__(self, runtime: RelayRuntime) -> None:
         self.runtime = runtime
 
-    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Callable[[Any], Awaitable[None]]) -> None:
+    async def __call__(
+        self, scope: dict[str, Any], receive: Receive, send: Callable[[Any], Awaitable[None]]
+    ) -> None:
         marks = Marks(perf_counter())
         call_id = new_call_id()
         headers: Headers = scope["headers"]
@@ -102,7 +104,9 @@ class RelayConsumer(AsyncConsumer):
             await self.runtime.start()
         await self.handle(scope, receive, call, marks, sink)
 
-    async def handle(self, scope: dict[str, Any], receive: Receive, call: Call, marks: Marks, sink: Sink) -> None:
+    async def handle(
+        self, scope: dict[str, Any], receive: Receive, call: Call, marks: Marks, sink: Sink
+    ) -> None:
         """Answer one request."""
         raise NotImplementedError
 
@@ -132,7 +136,10 @@ CORS: Headers = [
 PREFLIGHT: Headers = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
-    (b"access-control-allow-headers", b"authorization, content-type, x-api-key, x-goog-api-key, api-key, x-task-id, *"),
+    (
+        b"access-control-allow-headers",
+        b"authorization, content-type, x-api-key, x-goog-api-key, api-key, x-task-id, *",
+    ),
     (b"access-control-max-age", b"86400"),
 ]
 
@@ -141,7 +148,11 @@ async def answer_json(sink: Sink, status: int, body: bytes, headers: Headers | N
     """One small JSON answer."""
     await sink.start(
         status,
-        [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *(headers or [])],
+        [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            *(headers or []),
+        ],
     )
     await sink.end(body)
 

@@ -33,7 +33,9 @@ _METHODS = {CHAT: "POST", MODELS: "GET", MODEL: "GET"}
 class OpenAIConsumer(RelayConsumer):
     """`/v1/chat/completions`, `/v1/models`, `/v1/models/{id}`."""
 
-    async def handle(self, scope: dict[str, Any], receive: Receive, call: Call, marks: Marks, sink: Sink) -> None:
+    async def handle(
+        self, scope: dict[str, Any], receive: Receive, call: Call, marks: Marks, sink: Sink
+    ) -> None:
         try:
             endpoint = self._endpoint(scope)
             if endpoint is None:
@@ -67,7 +69,9 @@ class OpenAIConsumer(RelayConsumer):
         if method == "OPTIONS":
             return None
         if method != _METHODS[endpoint[0]] and not (method == "HEAD" and _METHODS[endpoint[0]] == "GET"):
-            raise Refusal(ErrorKind.UNKNOWN_METHOD, f"{endpoint[0]} takes {_METHODS[endpoint[0]]}, not {method[:20]}.")
+            raise Refusal(
+                ErrorKind.UNKNOWN_METHOD, f"{endpoint[0]} takes {_METHODS[endpoint[0]]}, not {method[:20]}."
+            )
         return endpoint
 
     async def _walk(self, walk: ChatWalk, key: bytes, receive: Receive, headers: Headers) -> None:
@@ -90,14 +94,18 @@ class OpenAIConsumer(RelayConsumer):
             return
         model = snapshot.model(name)
         if model is None or not may_use(caller.key, model):
-            raise Refusal(ErrorKind.UNKNOWN_MODEL, f"The model '{name[:100]}' does not exist here.", param="model")
+            raise Refusal(
+                ErrorKind.UNKNOWN_MODEL, f"The model '{name[:100]}' does not exist here.", param="model"
+            )
         await answer_json(sink, 200, orjson.dumps(_shown(model)))
 
 
 def _check_content_type(headers: Headers) -> None:
     for name, value in headers:
         if name == b"content-type" and b"json" not in value.lower():
-            raise Refusal(ErrorKind.BAD_CONTENT_TYPE, "The body must be JSON: send 'content-type: application/json'.")
+            raise Refusal(
+                ErrorKind.BAD_CONTENT_TYPE, "The body must be JSON: send 'content-type: application/json'."
+            )
 
 
 def _shown(model: ModelState) -> dict[str, object]:

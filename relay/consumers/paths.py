@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-__all__ = ["CHAT", "MODELS", "MODEL", "endpoint_of"]
+__all__ = ["CHAT", "MODEL", "MODELS", "endpoint_of"]
 
 CHAT = "/v1/chat/completions"
 MODELS = "/v1/models"

@@ -24,7 +24,9 @@ class Estimator:
         self._per_byte: dict[str, deque[float]] = {}
         self._per_event: dict[str, deque[float]] = {}
 
-    def learn(self, model: str, *, body_bytes: int, input_tokens: int, events: int, output_tokens: int) -> None:
+    def learn(
+        self, model: str, *, body_bytes: int, input_tokens: int, events: int, output_tokens: int
+    ) -> None:
         """Take in what an upstream reported for a call of this size."""
         if body_bytes > 0 and input_tokens > 0:
             self._per_byte.setdefault(model, deque(maxlen=WINDOW)).append(input_tokens / body_bytes)

@@ -49,7 +49,9 @@ class Books:
         self._holds = holds
         self._estimator = estimator
 
-    def close(self, call: Call, marks: Marks, ending: Ending, *, rates: Rates | None, cost_multiplier: int) -> None:
+    def close(
+        self, call: Call, marks: Marks, ending: Ending, *, rates: Rates | None, cost_multiplier: int
+    ) -> None:
         """Write the record and settle the hold. Does nothing if the books are closed already."""
         if call.is_closed:
             return
@@ -59,7 +61,7 @@ class Books:
             ending.status,
             committed=call.committed,
             counted=ending.usage,
-            estimated=self._estimated(call, ending),
+            estimate=lambda: self._estimated(call, ending),
         )
         if ending.status == "ok" and ending.usage is not None:
             self._estimator.learn(

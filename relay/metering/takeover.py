@@ -102,5 +102,7 @@ async def _close_books(folder: Path, lock_path: Path, ship: Ship, settle: Settle
         path.unlink(missing_ok=True)
     lock_path.unlink(missing_ok=True)
     if records:
-        log.info("took over %d closed and %d interrupted calls of %s", len(closes), len(opens), lock_path.stem)
+        log.info(
+            "took over %d closed and %d interrupted calls of %s", len(closes), len(opens), lock_path.stem
+        )
     return len(records)

@@ -90,7 +90,12 @@ def event_data(raw: bytes) -> bytes | None:
     >>> event_data(b": hello\\n\\n"), event_data(b"data:a\\ndata: b\\n\\n")
     (None, b'a\\nb')
     """
-    if raw.startswith(b"data: ") and raw.endswith(b"\n\n") and raw.find(b"\n") == len(raw) - 2 and b"\r" not in raw:
+    if (
+        raw.startswith(b"data: ")
+        and raw.endswith(b"\n\n")
+        and raw.find(b"\n") == len(raw) - 2
+        and b"\r" not in raw
+    ):
         return raw[6:-2]
     lines = []
     for line in _LINE.split(raw):

@@ -28,13 +28,25 @@ class Usage:
     def input(self) -> int:
         """All input tokens."""
         return (
-            self.uncached_input + self.cached_input + self.cache_write_5m + self.cache_write_30m + self.cache_write_1h
+            self.uncached_input
+            + self.cached_input
+            + self.cache_write_5m
+            + self.cache_write_30m
+            + self.cache_write_1h
         )
 
 
 def sound(usage: Usage) -> Usage:
     """The same usage with every class at least 0 and reasoning within output; what had to be changed is flagged."""
-    fields = ("uncached_input", "cached_input", "cache_write_5m", "cache_write_30m", "cache_write_1h", "output", "reasoning")
+    fields = (
+        "uncached_input",
+        "cached_input",
+        "cache_write_5m",
+        "cache_write_30m",
+        "cache_write_1h",
+        "output",
+        "reasoning",
+    )
     flags = usage.flags
     changes: dict[str, int] = {}
     for name in fields:

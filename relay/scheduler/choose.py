@@ -27,7 +27,9 @@ def order_candidates(
     usable = [
         (route, upstream)
         for route in model.routes
-        if (upstream := upstreams.get(route.upstream_id)) is not None and upstream.enabled and upstream.protocol == protocol
+        if (upstream := upstreams.get(route.upstream_id)) is not None
+        and upstream.enabled
+        and upstream.protocol == protocol
     ]
     if len(usable) > 1:
         # Weighted shuffle (Efraimidis and Spirakis 2006): the key u^(1/w) sorts like a draw without replacement.

@@ -74,7 +74,10 @@ class SnapshotLoader:
 
     async def _connect(self) -> psycopg.AsyncConnection[Any]:
         return await psycopg.AsyncConnection.connect(
-            **self._conninfo, autocommit=True, row_factory=dict_row, connect_timeout=5  # type: ignore[arg-type]
+            **self._conninfo,
+            autocommit=True,
+            row_factory=dict_row,
+            connect_timeout=5,  # type: ignore[arg-type]
         )
 
     async def _keep_fresh(self) -> None:
@@ -84,7 +87,9 @@ class SnapshotLoader:
             except (psycopg.Error, OSError, TimeoutError) as exc:
                 if not self._away:
                     self._away = True
-                    log.warning("the snapshot cannot be refreshed, the last one serves: %s", type(exc).__name__)
+                    log.warning(
+                        "the snapshot cannot be refreshed, the last one serves: %s", type(exc).__name__
+                    )
             await asyncio.sleep(RETRY_S)
 
     async def _follow(self) -> None:
@@ -196,7 +201,9 @@ class SnapshotLoader:
                 connection = await self._lookup_connection()
 
                 async def read() -> dict[str, Any] | None:
-                    cursor = await connection.execute(rows.KEY_BY_FINGERPRINT, {"fingerprints": list(fingerprints)})
+                    cursor = await connection.execute(
+                        rows.KEY_BY_FINGERPRINT, {"fingerprints": list(fingerprints)}
+                    )
                     return await cursor.fetchone()
 
                 row = await self._scoped(connection, read)

@@ -15,7 +15,19 @@ from billing.pricing import Rates, scaled
 from relay.state.sealing import SealError, unseal
 from relay.state.snapshot import KeyState, ModelState, OrganizationState, RouteState, Timeouts, UpstreamState
 
-__all__ = ["KEYS", "KEY_BY_FINGERPRINT", "MODELS", "ORGANIZATIONS", "RATES", "UPSTREAMS", "key_of", "model_of", "organization_of", "rates_of", "upstream_of"]
+__all__ = [
+    "KEYS",
+    "KEY_BY_FINGERPRINT",
+    "MODELS",
+    "ORGANIZATIONS",
+    "RATES",
+    "UPSTREAMS",
+    "key_of",
+    "model_of",
+    "organization_of",
+    "rates_of",
+    "upstream_of",
+]
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +44,13 @@ _KEY_COLUMNS = """
     SELECT id, organization_id, member_id, name, fingerprint, allowed_models, scopes, expires_at, revoked_at,
            budget_nano, rpm, concurrency FROM accounts_key
 """
-KEYS = _KEY_COLUMNS + """
+KEYS = (
+    _KEY_COLUMNS
+    + """
     WHERE (%(ids)s::bigint[] IS NULL AND (revoked_at IS NULL OR revoked_at > now() - interval '1 day'))
        OR id = ANY(%(ids)s)
 """
+)
 KEY_BY_FINGERPRINT = _KEY_COLUMNS + " WHERE fingerprint = ANY(%(fingerprints)s)"
 
 UPSTREAMS = """
@@ -90,7 +105,9 @@ def upstream_of(row: Row, field_keys: Sequence[bytes]) -> UpstreamState:
     enabled: bool = row["enabled"]
     credential = ""
     try:
-        credential = unseal(bytes(row["credential_sealed"]), field_keys, associated=f"upstream:{row['name']}").decode()
+        credential = unseal(
+            bytes(row["credential_sealed"]), field_keys, associated=f"upstream:{row['name']}"
+        ).decode()
     except SealError as exc:
         enabled = False
         log.error("upstream %s is off: its credential cannot be opened (%s)", row["id"], exc)

@@ -175,7 +175,9 @@ class Snapshot:
 
     def _index_models(self) -> None:
         on_offer = [
-            replace(model, rates=self._rates.get(model.name)) for model in self._models.values() if model.enabled
+            replace(model, rates=self._rates.get(model.name))
+            for model in self._models.values()
+            if model.enabled
         ]
         on_offer.sort(key=lambda model: model.name)
         self._by_name = {model.name: model for model in on_offer}

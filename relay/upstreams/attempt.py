@@ -16,7 +16,13 @@ from relay.errors import ErrorKind, UpstreamFailure
 from relay.protocols.openai_chat.events import ChatStream, answer_error, is_complete_answer
 from relay.protocols.sse import EventTooLarge
 from relay.state.snapshot import UpstreamState
-from relay.upstreams.classify import BROKE, failure_of_error, failure_of_fault, failure_of_status, retry_after_s
+from relay.upstreams.classify import (
+    BROKE,
+    failure_of_error,
+    failure_of_fault,
+    failure_of_status,
+    retry_after_s,
+)
 from relay.upstreams.endpoint import Endpoint
 from relay.upstreams.exchange import Buffer, Exchange, Timeouts
 from relay.upstreams.faults import FaultKind, UpstreamFault
@@ -98,7 +104,9 @@ class Upstreams:
             head = prepared.heads[(path, stream)] = build_head("POST", prepared.endpoint, path, headers)
         return head
 
-    async def _open(self, upstream: UpstreamState, path: str, body: Sequence[Buffer], *, stream: bool) -> Exchange:
+    async def _open(
+        self, upstream: UpstreamState, path: str, body: Sequence[Buffer], *, stream: bool
+    ) -> Exchange:
         try:
             prepared = self._prepare(upstream)
             head = self._head(prepared, path, stream=stream)
@@ -113,7 +121,9 @@ class Upstreams:
                 exchange.close()
         return exchange
 
-    async def open_stream(self, upstream: UpstreamState, path: str, body: Sequence[Buffer], stream: ChatStream) -> Opened:
+    async def open_stream(
+        self, upstream: UpstreamState, path: str, body: Sequence[Buffer], stream: ChatStream
+    ) -> Opened:
         """Send, and read to the first content. Raises UpstreamFailure; nothing is left open then."""
         try:
             exchange = await self._open(upstream, path, body, stream=True)
@@ -170,7 +180,9 @@ async def _to_first_content(exchange: Exchange, stream: ChatStream, upstream: Up
         if not data or stream.done:
             if stream.is_complete:
                 return Opened(exchange, held, not data, time.perf_counter())
-            kind_of_end = ErrorKind.UPSTREAM_EMPTY if stream.done or stream.finish_reason else ErrorKind.UPSTREAM_CUT
+            kind_of_end = (
+                ErrorKind.UPSTREAM_EMPTY if stream.done or stream.finish_reason else ErrorKind.UPSTREAM_CUT
+            )
             raise UpstreamFailure(kind_of_end, BROKE, try_next=True, http_status=200)
         if len(held) > HELD_BYTES:
             raise UpstreamFailure(ErrorKind.UPSTREAM_GARBAGE, BROKE, try_next=True, http_status=200)

@@ -16,14 +16,41 @@ from relay.upstreams.faults import FaultKind, UpstreamFault
 __all__ = ["failure_of_error", "failure_of_fault", "failure_of_status", "retry_after_s"]
 
 _TIMEOUTS = frozenset(
-    {FaultKind.CONNECT_TIMEOUT, FaultKind.HEADERS_TIMEOUT, FaultKind.FIRST_TOKEN_TIMEOUT, FaultKind.IDLE_TIMEOUT, FaultKind.TOTAL_TIMEOUT}
+    {
+        FaultKind.CONNECT_TIMEOUT,
+        FaultKind.HEADERS_TIMEOUT,
+        FaultKind.FIRST_TOKEN_TIMEOUT,
+        FaultKind.IDLE_TIMEOUT,
+        FaultKind.TOTAL_TIMEOUT,
+    }
 )
 _GARBAGE = frozenset({FaultKind.MALFORMED, FaultKind.TOO_LARGE})
 _NO_MONEY = frozenset(
-    {"insufficient_quota", "credit_balance_exhausted", "billing_hard_limit_reached", "exceeded_current_quota_error", "Arrearage", "1113", "AccountOverdueError", "1004", "1008"}
+    {
+        "insufficient_quota",
+        "credit_balance_exhausted",
+        "billing_hard_limit_reached",
+        "exceeded_current_quota_error",
+        "Arrearage",
+        "1113",
+        "AccountOverdueError",
+        "1004",
+        "1008",
+    }
 )
 _BUSY_CODES = frozenset(
-    {"rate_limit_exceeded", "rate_limit_error", "engine_overloaded_error", "rate_limit_reached_error", "server_is_overloaded", "slow_down", "1302", "1303", "1305", "1002"}
+    {
+        "rate_limit_exceeded",
+        "rate_limit_error",
+        "engine_overloaded_error",
+        "rate_limit_reached_error",
+        "server_is_overloaded",
+        "slow_down",
+        "1302",
+        "1303",
+        "1305",
+        "1002",
+    }
 )
 _TIMEOUT_STATUSES = frozenset({408, 504, 522, 524})
 _BUSY_STATUSES = frozenset({429, 503, 529})
@@ -60,7 +87,9 @@ def failure_of_status(status: int, body: bytes, *, retry_s: float | None) -> Ups
     if status in (401, 402, 403) or codes & _NO_MONEY:
         return UpstreamFailure(ErrorKind.UPSTREAM_CREDENTIAL, BUSY, try_next=True, http_status=status)
     if status in _BUSY_STATUSES:
-        return UpstreamFailure(ErrorKind.UPSTREAM_BUSY, BUSY, try_next=True, http_status=status, retry_after_s=retry_s)
+        return UpstreamFailure(
+            ErrorKind.UPSTREAM_BUSY, BUSY, try_next=True, http_status=status, retry_after_s=retry_s
+        )
     if status in _TIMEOUT_STATUSES:
         return UpstreamFailure(ErrorKind.UPSTREAM_TIMEOUT, SLOW, try_next=True, http_status=status)
     if status == 404 or not 400 <= status < 500:

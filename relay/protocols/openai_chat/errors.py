@@ -59,7 +59,12 @@ def error_status(error: CallError) -> int:
 
 def _envelope(error: CallError) -> dict[str, dict[str, str | None]]:
     _, kind, code = _SEEN[error.kind]
-    shown: dict[str, str | None] = {"message": error.message, "type": kind, "param": error.param, "code": code}
+    shown: dict[str, str | None] = {
+        "message": error.message,
+        "type": kind,
+        "param": error.param,
+        "code": code,
+    }
     if isinstance(error, UpstreamFailure) and error.shown is not None:
         shown.update(error.shown)
     return {"error": shown}

@@ -17,12 +17,21 @@ from relay.protocols.openai_chat.usage import read_usage, usage_of_answer
 from relay.protocols.sse import SseSplitter, event_data
 from relay.protocols.usage import Usage
 
-__all__ = ["ChatStream", "has_content", "answer_error", "is_complete_answer"]
+__all__ = ["ChatStream", "answer_error", "has_content", "is_complete_answer"]
 
 DONE = b"data: [DONE]\n\n"
 
 _UPSTREAM_FAULT_REASONS = frozenset({"insufficient_system_resource", "network_error", "error"})
-_CONTENT_FIELDS = ("content", "reasoning_content", "reasoning", "refusal", "tool_calls", "function_call", "audio", "reasoning_details")
+_CONTENT_FIELDS = (
+    "content",
+    "reasoning_content",
+    "reasoning",
+    "refusal",
+    "tool_calls",
+    "function_call",
+    "audio",
+    "reasoning_details",
+)
 
 
 def has_content(delta: object) -> bool:
@@ -173,7 +182,11 @@ class ChatStream:
 
     def _take_usage(self, usage: Usage) -> None:
         """The last usage wins, but an absent cache class of a later one does not erase an earlier figure."""
-        if self.usage is not None and usage.input == self.usage.input and usage.uncached_input > self.usage.uncached_input:
+        if (
+            self.usage is not None
+            and usage.input == self.usage.input
+            and usage.uncached_input > self.usage.uncached_input
+        ):
             usage = replace(self.usage, output=usage.output, reasoning=usage.reasoning)
         self.usage = usage
 

@@ -113,7 +113,9 @@ def _bad_field(text: str) -> Refusal:
         return Refusal(ErrorKind.BAD_FIELD, f"Missing required parameter: '{param}'.", param=param)
     if param is None:
         return Refusal(ErrorKind.BAD_FIELD, "The body must be a JSON object.")
-    return Refusal(ErrorKind.BAD_FIELD, f"Invalid value of '{param}': {reason.lower().replace('`', '')}.", param=param)
+    return Refusal(
+        ErrorKind.BAD_FIELD, f"Invalid value of '{param}': {reason.lower().replace('`', '')}.", param=param
+    )
 
 
 def upstream_body(body: bytes | bytearray, request: ChatRequest, *, upstream_model: str) -> Sequence[Buffer]:
@@ -149,7 +151,9 @@ def _replace(body: bytes | bytearray, name: str, value: bytes) -> Edit:
 def _with_usage(body: bytes | bytearray) -> Edit:
     member = find_member(body, "stream_options")
     if member is None:
-        raise Refusal(ErrorKind.BAD_FIELD, "'stream_options' must be spelled without escapes.", param="stream_options")
+        raise Refusal(
+            ErrorKind.BAD_FIELD, "'stream_options' must be spelled without escapes.", param="stream_options"
+        )
     _, start, end = member
     options = orjson.loads(bytes(body[start:end])) or {}
     return start, end, orjson.dumps({**options, "include_usage": True})
