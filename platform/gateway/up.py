@@ -1,0 +1,362 @@
+"""`manage.py up`: the whole product from one command, in the foreground.
+
+THE ORDER OF A START (each step is a station of its own, see `gateway.start` and `gateway.embedded`):
+
+    environment checked -> VAR_DIR locked -> socket bound -> embedded servers, where no URL is given -> roles
+    -> migrate -> seed -> apply CONFIG -> relay, console, worker, beat -> they answer -> ``ready: URL``
+
+From then on the supervisor keeps the children running, and starts and stops the practice provider as models
+come and go. A stop (SIGTERM, SIGINT, SIGHUP) goes backwards: relay and console drain, worker and beat finish,
+practice, and the servers last. A second signal shortens the drain.
+
+No Django is set up in this process: it has to stay small, single-threaded and without a database of its own.
+Standard output carries the ready line and, on a first start, the login and the key that `seed` made; all else
+goes to standard error and to ``VAR_DIR/log``.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from gateway import env
+from gateway.embedded import LaunchError, Postgres, Temporaries, Valkey
+from gateway.embedded.home import socket_fits
+from gateway.embedded.roles import RolesError
+from gateway.secret_store import write_private
+from gateway.start.children import SERVER_STAGE, House, child_environment, manage
+from gateway.start.database import see_to_roles, wait_for_database, wait_for_redis
+from gateway.start.listen import host_header, listen, local_address, url_host
+from gateway.start.practice import PracticeWatch, choose_port
+from gateway.start.probe import is_page, is_ready
+from gateway.supervisor import ChildSpec, Lifeline, RunFailed, Supervisor, make_lifeline
+
+__all__ = ["add_arguments", "main"]
+
+_SERVERS_S = 600.0  # a database that recovers from a crash may take minutes
+_MIGRATE_S = 3600.0
+_SETUP_S = 600.0
+_READY_S = 180.0
+_PRACTICE_S = 3.0
+_LOOK_S = 0.1
+_LOCK_TRIES = 3
+# Relay processes of a killed supervisor give the port back as soon as they have begun to drain.
+_PORT_AFTER_KILL_S = 5.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of the command; each is also a variable of the environment, which it overrides."""
+    parser.add_argument("--host", help="address to listen on (HOST, 127.0.0.1)")
+    parser.add_argument("--port", help="port to listen on (PORT, 8000)")
+    parser.add_argument("--web-workers", metavar="N", help="relay processes (WEB_WORKERS, one for each core)")
+    parser.add_argument("--config", metavar="FILE", help="a file to apply at the start (CONFIG)")
+    parser.add_argument("--no-embedded", action="store_true", help="refuse to start servers of our own")
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run until told to stop; the exit code. Errors are told in one line on standard error."""
+    parser = argparse.ArgumentParser(prog="manage.py up", description="Run everything, in the foreground.")
+    add_arguments(parser)
+    return run(parser.parse_args(argv))
+
+
+def run(options: argparse.Namespace) -> int:
+    """`main` after the options are parsed."""
+    # A stop before the first child: leave through the `finally`s.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    for name in ("host", "port", "web_workers", "config"):
+        value = getattr(options, name)
+        if value is not None:
+            os.environ[name.upper()] = value
+    try:
+        env.check()
+        var_dir = env.var_dir()
+        _make_folders(var_dir)
+        with _locked(var_dir / "run" / "up.lock") as after_kill:
+            wait_s = _PORT_AFTER_KILL_S if after_kill else 0.0
+            with contextlib.closing(listen(env.host(), env.port(), wait_s=wait_s)) as listener:
+                return _Up(listener, var_dir, may_embed=not options.no_embedded).run()
+    except (env.EnvError, LaunchError, RolesError, RunFailed) as exc:
+        _say(str(exc))
+        return 1
+    except KeyboardInterrupt:
+        return 0
+
+
+class _Up:
+    """One run of the product, from the bound socket to the last child."""
+
+    def __init__(self, listener: socket.socket, var_dir: Path, *, may_embed: bool) -> None:
+        self._listener = listener
+        self._var_dir = var_dir
+        self._run_dir = var_dir / "run"
+        self._may_embed = may_embed
+        self._root = env.project_root()
+        self._lifeline: Lifeline = make_lifeline()
+        self._supervisor = Supervisor(log_dir=var_dir / "log", lifeline=self._lifeline, say=_say)
+        self._temporaries = Temporaries(self._run_dir)
+        self._postgres: Postgres | None = None
+        self._valkey: Valkey | None = None
+        self._life: asyncio.Task[None] | None = None
+        self._is_stopping = False
+        self._setup_output: list[str] = []
+
+    def run(self) -> int:
+        """Start, stay, stop. Raises what stopped the start."""
+        self._temporaries.remove()
+        try:
+            self._prepare_servers()
+            asyncio.run(self._run())
+        finally:
+            self._print_setup_output()
+            (self._run_dir / "servers.json").unlink(missing_ok=True)
+            self._temporaries.remove()
+            self._lifeline.close()
+        return 0
+
+    def _prepare_servers(self) -> None:
+        """Decide which servers are ours and make them ready to start; may take a moment on a first start."""
+        if env.given_database_url() is None:
+            self._require_embedding("DATABASE_URL")
+            self._postgres = Postgres(self._var_dir, self._temporaries)
+            self._postgres.prepare(self._lifeline)
+        if env.given_redis_url() is None:
+            self._require_embedding("REDIS_URL")
+            self._valkey = Valkey(self._var_dir, self._temporaries)
+            self._valkey.prepare()
+
+    def _require_embedding(self, name: str) -> None:
+        if not self._may_embed:
+            raise env.EnvError(f"{name} must be set with --no-embedded")
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            loop.add_signal_handler(number, self._asked_to_stop)
+        keeping = asyncio.create_task(self._supervisor.keep())
+        self._life = asyncio.create_task(self._live())
+        try:
+            await asyncio.wait({keeping, self._life}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._is_stopping = True
+            for task in (keeping, self._life):
+                task.cancel()
+            ends = await asyncio.gather(keeping, self._life, return_exceptions=True)
+            # Relays close their copy as they begin to drain; then new callers are refused, not left waiting.
+            self._listener.close()
+            await self._supervisor.stop()
+        for end in ends:
+            if isinstance(end, Exception):
+                raise end
+
+    def _asked_to_stop(self) -> None:
+        if self._is_stopping:
+            _say("stopping at once")
+            self._supervisor.hurry()
+        else:
+            _say("stopping")
+            self._is_stopping = True
+            if self._life is not None:
+                self._life.cancel()
+
+    async def _live(self) -> None:
+        """The start, and then the watch over the practice provider until cancelled."""
+        urls = await self._start_servers()
+        see_to_roles(urls["DATABASE_URL"])
+        self._write_servers_file(urls)
+        self._warn_of_generated_secrets()
+        practice_port = choose_port(self._run_dir)
+        uds = self._console_socket()
+        given = {
+            **urls,
+            "HOST": env.host(),
+            "PORT": str(self._listener.getsockname()[1]),
+            "VAR_DIR": str(self._var_dir),
+            "WEB_WORKERS": str(env.web_workers()),
+            "CONSOLE_SOCKET": str(uds),
+            "PRACTICE_PORT": str(practice_port),
+        }
+        house = House(
+            child_environment(os.environ, given, self._root), self._root, self._run_dir, env.drain_s()
+        )
+        await self._set_up(house)
+        await self._start_children(house, uds)
+        self._supervisor.add(house.practice(practice_port), wanted=False)
+        sys.stdout.write(f"ready: {env.public_url() or self._own_url()}\n")
+        self._print_setup_output()
+        await self._watch_practice(urls["DATABASE_URL"])
+
+    async def _start_servers(self) -> dict[str, str]:
+        """Embedded servers that answer, or given ones that do; the URLs of both."""
+        embedded = [server for server in (self._postgres, self._valkey) if server is not None]
+        for server in embedded:
+            self._supervisor.add(server.spec(SERVER_STAGE))
+        await self._supervisor.wait_ready(*self._supervisor.names(), timeout_s=_SERVERS_S)
+        if self._postgres is not None:
+            self._postgres.ensure_database()
+            database_url = self._postgres.url()
+        else:
+            database_url = env.database_url()
+            await wait_for_database(database_url, _say)
+        if self._valkey is not None:
+            redis_url = self._valkey.url()
+        else:
+            redis_url = env.redis_url()
+            await wait_for_redis(redis_url, _say)
+        return {"DATABASE_URL": database_url, "REDIS_URL": redis_url}
+
+    def _write_servers_file(self, urls: dict[str, str]) -> None:
+        """Tell other commands of this machine where the embedded servers are."""
+        found = {}
+        if self._postgres is not None:
+            found["database_url"] = urls["DATABASE_URL"]
+        if self._valkey is not None:
+            found["redis_url"] = urls["REDIS_URL"]
+        write_private(self._run_dir / "servers.json", json.dumps(found) + "\n")
+
+    def _warn_of_generated_secrets(self) -> None:
+        generated = env.generated_secrets()
+        if generated and self._postgres is None:
+            _say(
+                f"{', '.join(generated)}: made for this machine alone, kept in {self._var_dir}/secrets.json;"
+                " give all machines of this installation the same"
+            )
+
+    async def _set_up(self, house: House) -> None:
+        """Bring the database to the state this version and the configuration ask for."""
+        await self._once(manage("migrate", "--no-input", env=house.env, root=self._root), _MIGRATE_S)
+        await self._once(manage("seed", env=house.env, root=self._root), _SETUP_S, shown=True)
+        config = env.config_file()
+        if config is not None:
+            spec = manage("apply", str(config), env=house.env, root=self._root)
+            await self._once(spec, _SETUP_S, shown=True)
+
+    async def _once(self, spec: ChildSpec, timeout_s: float, *, shown: bool = False) -> None:
+        """Run a command. What is shown may hold a password that is told once: it is not kept in a log."""
+        if not shown:
+            await self._supervisor.run(spec, timeout_s=timeout_s)
+            return
+        # A file without a name: an end of this process takes it away.
+        with tempfile.TemporaryFile() as output:
+            try:
+                await self._supervisor.run(spec, timeout_s=timeout_s, stdout=output)
+            finally:
+                output.seek(0)
+                self._setup_output.append(output.read().decode(errors="replace"))
+
+    def _print_setup_output(self) -> None:
+        """Also when the start fails later: it is not told a second time."""
+        sys.stdout.write("".join(self._setup_output))
+        sys.stdout.flush()
+        self._setup_output.clear()
+
+    async def _start_children(self, house: House, uds: Path) -> None:
+        """Start what serves and works; return when a person could sign in."""
+        place = local_address(self._listener)
+        public = (env.public_url() or "").partition("://")[2]
+        host = public or host_header(env.host(), place[1])
+
+        async def relay_ready() -> bool:
+            return await is_ready(place, host)
+
+        async def console_ready() -> bool:
+            return await is_ready(uds, host)
+
+        for number in range(1, env.web_workers() + 1):
+            self._supervisor.add(house.relay(number, self._listener.fileno(), relay_ready))
+        self._supervisor.add(house.console(uds, console_ready))
+        self._supervisor.add(house.worker())
+        self._supervisor.add(house.beat())
+        await self._supervisor.wait_ready(*self._supervisor.names(), timeout_s=_READY_S)
+        try:
+            async with asyncio.timeout(_READY_S):
+                while True:
+                    if await is_page(place, "/accounts/login/", host):
+                        return
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError as exc:
+            raise RunFailed(f"the sign-in page does not answer; see {self._var_dir}/log") from exc
+
+    async def _watch_practice(self, database_url: str) -> None:
+        watch = PracticeWatch(database_url)
+        try:
+            while True:
+                wanted = env.practice_allowed() and await watch.is_wanted()
+                if wanted is not None:
+                    self._supervisor.want("practice", wanted)
+                await asyncio.sleep(_PRACTICE_S)
+        finally:
+            await watch.close()
+
+    def _own_url(self) -> str:
+        return f"http://{url_host(env.host())}:{self._listener.getsockname()[1]}"
+
+    def _console_socket(self) -> Path:
+        path = self._run_dir / "console.sock"
+        if not socket_fits(path):
+            path = self._temporaries.folder("console", None, mode=0o700) / "console.sock"
+        path.unlink(missing_ok=True)
+        return path
+
+
+def _say(text: str) -> None:
+    sys.stderr.write("".join(f"up: {line}\n" for line in text.splitlines()))
+    sys.stderr.flush()
+
+
+def _make_folders(var_dir: Path) -> None:
+    """VAR_DIR and what every start needs in it. Raises EnvError."""
+    try:
+        if not var_dir.exists():
+            # As root the embedded servers run as another user, who must be able to pass through.
+            var_dir.mkdir(parents=True, mode=0o711 if os.geteuid() == 0 else 0o700)
+        for name in ("run", "log", "journal"):
+            (var_dir / name).mkdir(mode=0o700, exist_ok=True)
+    except OSError as exc:
+        raise env.EnvError(f"VAR_DIR {var_dir} cannot be used: {exc.strerror}") from exc
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[bool]:
+    """Hold VAR_DIR for this process; whether the last holder was killed. Raises EnvError if it is held."""
+    try:
+        handle = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except OSError as exc:
+        raise env.EnvError(f"VAR_DIR: {path} cannot be used: {exc.strerror}") from exc
+    with os.fdopen(handle, "r+") as file:
+        if not _lock(file.fileno()):
+            holder = file.read().strip() or "unknown"
+            raise env.EnvError(
+                f"VAR_DIR {path.parent.parent} is used by another `manage.py up` (process {holder})"
+            )
+        after_kill = bool(file.read().strip())
+        file.seek(0)
+        file.truncate()
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        try:
+            yield after_kill
+        finally:
+            file.seek(0)
+            file.truncate()
+
+
+def _lock(handle: int) -> bool:
+    """Take the lock if nobody has it. A command that only looks (`env.database_url`) has it for a moment."""
+    for _ in range(_LOCK_TRIES):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOOK_S)
+        else:
+            return True
+    return False
