@@ -3,6 +3,7 @@
 `Provider` holds what lives longer than a request: the prompt cache and the counters. It is given the time.
 """
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
@@ -21,6 +22,7 @@ from practice.script import GARBAGE, Pace, Step, play_stream, play_whole
 from practice.wire import BodyWriter, Framing, Head
 
 _JSON = "application/json"
+_MODELS_PATH = re.compile(r"(?:/v1)?/models(?:/(.+))?")
 _PAGE = b"""<!DOCTYPE html>
 <html><head><title>Practice page</title></head><body><h1>Practice page</h1>
 <p>This is what a proxy in the way would show instead of an answer.</p></body></html>
@@ -96,16 +98,12 @@ class Provider:
             return orjson.dumps(asdict(counters))
         if path == "/healthz" and request.method == "GET":
             return b'{"ok":true}'
-        if request.method == "GET":
-            listed = path.removeprefix("/v1").removeprefix("/models")
-            if path in ("/v1/models", "/models"):
-                _read_account(request)
-                return orjson.dumps(
-                    {"object": "list", "data": [_describe(model) for model in MODELS.values()]}
-                )
-            if path in (f"/v1/models{listed}", f"/models{listed}"):
-                _read_account(request)
-                return orjson.dumps(_describe(_find_model(listed.removeprefix("/"))))
+        models = _MODELS_PATH.fullmatch(path) if request.method == "GET" else None
+        if models is not None:
+            _read_account(request)
+            if models[1] is not None:
+                return orjson.dumps(_describe(_find_model(models[1])))
+            return orjson.dumps({"object": "list", "data": [_describe(model) for model in MODELS.values()]})
         raise Refusal(404, f"unknown request address: {request.method} {path[:200]}", code="unknown_url")
 
     def _complete(self, request: Request, form: Form, now_s: float, unix_s: int) -> Reply:
