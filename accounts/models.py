@@ -5,6 +5,8 @@ Every table of an organization's data carries `organization` itself, is under ro
 membership is a row of its own.
 """
 
+from typing import ClassVar
+
 from django.contrib.auth.models import AbstractBaseUser, BaseUserManager, PermissionsMixin
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -42,7 +44,7 @@ class User(AbstractBaseUser, PermissionsMixin):
     is_active = models.BooleanField(default=True)
     date_joined = models.DateTimeField(default=timezone.now)
 
-    objects = UserManager()
+    objects: ClassVar[UserManager] = UserManager()  # type: ignore[misc]
 
     EMAIL_FIELD = "email"
     USERNAME_FIELD = "email"

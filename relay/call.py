@@ -35,7 +35,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class Call:
-    """`output_held` is how many output tokens the hold covers; `committed`: the first content has gone to the client."""
+    """`output_held`: output tokens that the hold covers; `committed`: the first content has gone to the client."""
 
     id: str
     endpoint: str

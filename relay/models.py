@@ -1,4 +1,4 @@
-"""Tables of what is on offer and where it comes from. Read only by the snapshot loader and the console, never on the hot path.
+"""Tables of what is on offer and where it comes from. Read by the snapshot loader and the console, not on the hot path.
 
 `Change` is the log that keeps the snapshot of every relay process fresh: triggers write one row for every changed row
 that the snapshot holds, in the same transaction, and notify the channel `yizhan_changes` (see the migration).

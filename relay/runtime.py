@@ -22,8 +22,8 @@ from relay.metering.finish import Books
 from relay.metering.journal import Journal
 from relay.metering.shipper import Shipper
 from relay.metering.takeover import take_over
-from relay.pipeline import Stations
 from relay.state.loader import SnapshotLoader
+from relay.stations import Stations
 from relay.upstreams.attempt import Upstreams
 from relay.upstreams.pool import Pool
 
@@ -60,7 +60,7 @@ class RelayRuntime:
         self.calls: dict[str, tuple[Call, asyncio.Task[None]]] = {}
 
     async def start(self) -> None:
-        """Start once, in the running loop. Does not wait for the database or the store: `is_ready` says when they serve."""
+        """Start once, in the running loop. Does not wait for database or store: `is_ready` says when they serve."""
         if self._starting is None:
             self._starting = asyncio.Lock()
         async with self._starting:
@@ -79,7 +79,7 @@ class RelayRuntime:
                 holds=self.holds,
                 upstreams=Upstreams(self.pool),
                 journal=self.journal,
-                books=Books(self.journal, self.holds, estimator),
+                books=Books(self.journal, self.holds.settle, estimator),
                 estimator=estimator,
                 peppers=config.peppers,
                 draw=random.Random(),

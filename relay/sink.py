@@ -19,7 +19,7 @@ Send = Callable[[Any], Awaitable[None]]
 class Sink:
     """One answer on its way to the client."""
 
-    __slots__ = ("_marks", "_send", "base_headers", "has_ended", "has_started", "status")
+    __slots__ = ("_marks", "_send", "base_headers", "has_ended", "has_started", "last_write", "status")
 
     def __init__(self, send: Send, marks: Marks, base_headers: Headers) -> None:
         self._send = send
@@ -28,6 +28,7 @@ class Sink:
         self.has_started = False
         self.has_ended = False
         self.status = 0
+        self.last_write = 0.0
 
     async def start(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
         """Hand over status and headers; the server sends them with the first bytes of the body."""
@@ -43,7 +44,8 @@ class Sink:
         if not self._marks.first_byte_out:
             self._marks.first_byte_out = before
         await self._send({"type": "http.response.body", "body": data, "more_body": True})
-        waited = perf_counter() - before
+        self.last_write = after = perf_counter()
+        waited = after - before
         if waited > 0.0005:
             self._marks.write_wait += waited
 

@@ -45,7 +45,9 @@ def _start_servers() -> None:
     deadline = time.monotonic() + 90
     while not (folder / "servers.json").exists():
         if servers.poll() is not None or time.monotonic() > deadline:
-            raise pytest.UsageError("the test servers did not start:\n" + (folder / "servers.log").read_text())
+            raise pytest.UsageError(
+                "the test servers did not start:\n" + (folder / "servers.log").read_text()
+            )
         time.sleep(0.05)
     os.environ["TEST_SERVERS"] = (folder / "servers.json").read_text()
 

@@ -18,7 +18,7 @@ from relay.runtime import RelayRuntime
 __all__ = ["application", "runtime"]
 
 runtime = RelayRuntime(relay_config())
-_routes = URLRouter([re_path(RELAY_PATHS, OpenAIConsumer.as_asgi(runtime=runtime)), re_path(r"", console)])
+_routes = URLRouter([re_path(RELAY_PATHS, OpenAIConsumer.as_asgi(runtime=runtime)), re_path(r"", console)])  # type: ignore[arg-type]
 _by_type: Any = ProtocolTypeRouter({"http": _routes})
 
 

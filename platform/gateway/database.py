@@ -35,7 +35,7 @@ def conninfo(url: str, *, role: Role, application: str = "yizhan") -> dict[str, 
 
 
 def django_settings(url: str, *, role: Role) -> dict[str, Any]:
-    """Pure. Django's DATABASES entry for this address and role. No persistent connections, as Django asks under ASGI."""
+    """Pure. Django's DATABASES entry. No persistent connections, as Django asks under ASGI."""
     parts = _parts(url)
     return {
         "ENGINE": "django.db.backends.postgresql",

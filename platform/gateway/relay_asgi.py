@@ -29,7 +29,7 @@ def relay_application(runtime: RelayRuntime, console_socket: str) -> App:
     http = URLRouter(
         [
             re_path(RELAY_PATHS, OpenAIConsumer.as_asgi(runtime=runtime)),
-            re_path(r"", hand_over),
+            re_path(r"", hand_over),  # type: ignore[arg-type]  # Channels routes ASGI applications
         ]
     )
 

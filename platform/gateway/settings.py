@@ -164,7 +164,9 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Yizhan control API",
-    "DESCRIPTION": "Calls, keys and money of an organization. Sign in, or send a key with the scope manage or operate as bearer.",
+    "DESCRIPTION": (
+        "Calls, keys and money of an organization. Sign in, or send a key with the scope manage or operate as bearer."
+    ),
     "VERSION": "1.0.0",
     "OAS_VERSION": "3.1.1",
     "SERVE_INCLUDE_SCHEMA": False,

@@ -35,15 +35,17 @@ def key_in(headers: Sequence[tuple[bytes, bytes]], query: bytes) -> bytes:
         if name not in _HEADERS:
             continue
         if name == b"authorization":
-            scheme, _, value = value.partition(b" ")
+            scheme, _, shown = value.partition(b" ")
             if scheme.lower() != b"bearer":
                 continue
-        value = value.strip()
-        if not value:
+        else:
+            shown = value
+        shown = shown.strip()
+        if not shown:
             continue
-        if found is not None and found != value:
+        if found is not None and found != shown:
             raise Refusal(ErrorKind.KEYS_DIFFER, "The request carries two different keys. Send one.")
-        found = value
+        found = shown
     if b"key=" in query and (match := _QUERY_KEY.search(query)) is not None:
         value = unquote_to_bytes(match.group(1))
         if value and found is not None and found != value:

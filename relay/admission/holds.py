@@ -37,7 +37,7 @@ RETRY_S = 0.5
 REFILL = "Ask an administrator of your organization to raise it."
 
 Totals = Callable[[int], Awaitable[Mapping[str, int]]]
-"""Reads from the database what each level of an organization has spent, after this process's own records were shipped."""
+"""Reads from the database what each level of an organization has spent, once our own records are in it."""
 
 
 def money(nano: int) -> str:
@@ -72,7 +72,7 @@ class Holds:
         self._keeper = asyncio.create_task(self._keep(), name="holds")
 
     async def close(self, within_s: float) -> None:
-        """See the settlings through, for at most this long. What is left ends with its lease, and is settled by ingestion's takeover."""
+        """See the settlings through, for at most this long. Holds that are left end with their lease."""
         if self._keeper is not None:
             self._keeper.cancel()
             with suppress(asyncio.CancelledError):
@@ -235,7 +235,10 @@ def _refusal(refused: Refused, caller: Caller, hold_nano: int) -> Refusal:
         return Refusal(ErrorKind.BUDGET_SPENT, text)
     if refused.kind is LimitKind.RPM:
         wait = refused.reset_s or 1.0
-        text = f"The {whose} may make {refused.limit} calls a minute (rpm). The next one is free in {max(1, -int(-wait // 1))} s."
+        free_in = max(1, -int(-wait // 1))
+        text = (
+            f"The {whose} may make {refused.limit} calls a minute (rpm). The next one is free in {free_in} s."
+        )
         return Refusal(ErrorKind.RATE_LIMITED, text, retry_after_s=wait)
     text = f"The {whose} may have {refused.limit} calls open at once (concurrency). Try again when one has ended."
     return Refusal(ErrorKind.CONCURRENCY, text, retry_after_s=1)

@@ -20,7 +20,7 @@ from relay.consumers.base import (
 from relay.consumers.paths import CHAT, MODEL, MODELS, endpoint_of
 from relay.errors import CallError, ErrorKind, Refusal
 from relay.metering.timing import Marks
-from relay.pipeline import ChatWalk
+from relay.pipeline import ChatPipeline
 from relay.protocols.openai_chat.errors import error_body, error_headers, error_status
 from relay.sink import Headers, Sink
 from relay.state.snapshot import ModelState
@@ -45,8 +45,8 @@ class OpenAIConsumer(RelayConsumer):
             call.endpoint, call.protocol = endpoint[0], "openai"
             key = key_in(scope["headers"], scope["query_string"])
             if endpoint[0] == CHAT:
-                walk = ChatWalk(self.runtime.stations, call, marks, sink)
-                await self._walk(walk, key, receive, scope["headers"])
+                walk = ChatPipeline(self.runtime.stations, call, marks, sink)
+                await self._walk(walk, call, key, receive, scope["headers"])
             else:
                 await self._models(key, endpoint[1], sink)
         except CallError as error:
@@ -54,10 +54,10 @@ class OpenAIConsumer(RelayConsumer):
                 await answer_json(sink, error_status(error), error_body(error), error_headers(error))
         except ClientGone:
             return
-        except Exception:
-            error = internal_error(call)
+        except Exception:  # noqa: BLE001 - the door: a fault of ours must not leave the client without an answer
+            fault = internal_error(call)
             if not sink.has_started:
-                await answer_json(sink, error_status(error), error_body(error))
+                await answer_json(sink, error_status(fault), error_body(fault))
 
     def _endpoint(self, scope: dict[str, Any]) -> tuple[str, str] | None:
         """The endpoint asked for, or None for a browser's preflight. Raises Refusal (unknown_path, unknown_method)."""
@@ -74,7 +74,9 @@ class OpenAIConsumer(RelayConsumer):
             )
         return endpoint
 
-    async def _walk(self, walk: ChatWalk, key: bytes, receive: Receive, headers: Headers) -> None:
+    async def _walk(
+        self, walk: ChatPipeline, call: Call, key: bytes, receive: Receive, headers: Headers
+    ) -> None:
         """Read the body here, where a hang-up is heard, then walk in a task of its own."""
         await walk.admit(key)
         try:
@@ -83,7 +85,7 @@ class OpenAIConsumer(RelayConsumer):
         except Refusal as refusal:
             await walk.fail(refusal)
             return
-        await self.see_through(receive, walk.call, asyncio.create_task(walk.run(body)))
+        await self.see_through(receive, call, asyncio.create_task(walk.run(body)))
 
     async def _models(self, key: bytes, name: str, sink: Sink) -> None:
         caller = await authenticate(key, self.runtime.stations.loader, self.runtime.stations.peppers, time())

@@ -1,4 +1,4 @@
-"""Pure. Which endpoint a path means. Tolerant where clients are known to stray: prefixes, a doubled version, slashes."""
+"""Pure. Which endpoint a path means. Tolerant where clients stray: prefixes, a doubled version, slashes."""
 
 from functools import lru_cache
 

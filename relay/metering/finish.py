@@ -5,12 +5,12 @@ of the answer are handed to the server.
 """
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import perf_counter
 
 from billing.pricing import Rates, TokenCounts, amount_nano, cost_nano
 from billing.records import CallRecord
-from relay.admission.holds import Holds
 from relay.call import Call
 from relay.metering.endings import charged_usage
 from relay.metering.estimate import Estimator
@@ -18,7 +18,10 @@ from relay.metering.journal import Journal
 from relay.metering.timing import Marks, stages, ttfb_ms, ttft_ms
 from relay.protocols.usage import Usage
 
-__all__ = ["Books", "Ending"]
+__all__ = ["Books", "Ending", "Settle"]
+
+Settle = Callable[[int, str, int], None]
+"""Takes the organization, the call and its true amount; returns at once."""
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +47,9 @@ class Ending:
 class Books:
     """Closes the books of calls."""
 
-    def __init__(self, journal: Journal, holds: Holds, estimator: Estimator) -> None:
+    def __init__(self, journal: Journal, settle: Settle, estimator: Estimator) -> None:
         self._journal = journal
-        self._holds = holds
+        self._settle = settle
         self._estimator = estimator
 
     def close(
@@ -87,7 +90,7 @@ class Books:
             cost = cost_nano(rates, tokens, cost_multiplier)
         self._journal.close(_record(call, marks, ending, usage, rates, amount, cost))
         if call.has_hold:
-            self._holds.settle(call.organization_id, call.id, amount)
+            self._settle(call.organization_id, call.id, amount)
 
     def _estimated(self, call: Call, ending: Ending) -> Usage:
         return Usage(
@@ -97,7 +100,7 @@ class Books:
         )
 
 
-def _record(
+def _record(  # noqa: PLR0917 - the parts of a record, each once
     call: Call, marks: Marks, ending: Ending, usage: Usage, rates: Rates | None, amount: int, cost: int
 ) -> CallRecord:
     found = stages(marks)

@@ -107,7 +107,7 @@ class Journal:
         self._open_in[line.id] = segment
 
     def close(self, record: CallRecord) -> None:
-        """Write the close line and queue the record for shipping. A disk that fails is logged; the record is still queued."""
+        """Write the close line and queue the record. A disk that fails is logged; the record is queued all the same."""
         data = self._encoder.encode(record)
         try:
             segment = self._write(b"c ", data)
@@ -178,7 +178,7 @@ class Journal:
 
 
 def read_segment(path: Path) -> tuple[list[OpenLine], list[CallRecord]]:
-    """The lines of one segment. A last line without its end (a loss of power) and unreadable lines are left out, logged."""
+    """The lines of one segment. A line without its end (a loss of power) or unreadable is left out and logged."""
     opens: list[OpenLine] = []
     closes: list[CallRecord] = []
     with path.open("rb") as file:

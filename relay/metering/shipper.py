@@ -68,7 +68,9 @@ class Shipper:
         """Hand these records to the ledger. Raises psycopg.Error, OSError or TimeoutError when the database is away."""
         async with self._lock, asyncio.timeout(INGEST_TIMEOUT_S):
             if self._connection is None or self._connection.closed:
-                self._connection = await psycopg.AsyncConnection.connect(**self._conninfo, connect_timeout=5)  # type: ignore[arg-type]
+                self._connection = await psycopg.AsyncConnection.connect(
+                    psycopg.conninfo.make_conninfo(**self._conninfo, connect_timeout=5)
+                )
             try:
                 result = await ingest(self._connection, records)
             except BaseException:

@@ -55,7 +55,7 @@ async def take_over(folder: Path, ship: Ship, settle: Settle) -> int:
     Raises what `ship` raises when the database is away: then everything is left as it was, for the next time.
     """
     shipped = 0
-    for lock_path in sorted(folder.glob("*.lock")):
+    for lock_path in await asyncio.to_thread(_found, folder, "*.lock"):
         fd = _lock_of_the_dead(lock_path)
         if fd is None:
             continue
@@ -64,6 +64,15 @@ async def take_over(folder: Path, ship: Ship, settle: Settle) -> int:
         finally:
             os.close(fd)
     return shipped
+
+
+def _found(folder: Path, pattern: str) -> list[Path]:
+    return sorted(folder.glob(pattern))
+
+
+def _delete(paths: Sequence[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def _lock_of_the_dead(path: Path) -> int | None:
@@ -83,7 +92,7 @@ def _lock_of_the_dead(path: Path) -> int | None:
 
 
 async def _close_books(folder: Path, lock_path: Path, ship: Ship, settle: Settle) -> int:
-    paths = sorted(folder.glob(f"{lock_path.stem}.*.journal"))
+    paths = await asyncio.to_thread(_found, folder, f"{lock_path.stem}.*.journal")
     opens: dict[str, OpenLine] = {}
     closes: list[CallRecord] = []
     for path in paths:
@@ -98,9 +107,7 @@ async def _close_books(folder: Path, lock_path: Path, ship: Ship, settle: Settle
         await ship(batch)
         for record in batch:
             settle(record.organization_id, record.id, record.amount_nano)
-    for path in paths:
-        path.unlink(missing_ok=True)
-    lock_path.unlink(missing_ok=True)
+    await asyncio.to_thread(_delete, [*paths, lock_path])
     if records:
         log.info(
             "took over %d closed and %d interrupted calls of %s", len(closes), len(opens), lock_path.stem

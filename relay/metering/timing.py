@@ -13,7 +13,7 @@ __all__ = ["Marks", "server_timing", "stages", "ttfb_ms", "ttft_ms"]
 
 @dataclass(slots=True)
 class Marks:
-    """0.0 means that the call never came there. `write_wait` is the time spent waiting for a slow client, in seconds."""
+    """0.0: the call never came there. `write_wait` is the time spent waiting for a slow client, in seconds."""
 
     accepted: float
     authenticated: float = 0.0

@@ -1,8 +1,8 @@
 """Pure. Server-sent events as bytes: cut a stream into raw events and read their data, at any split of the input.
 
-Lines end at `\\n`, `\\r\\n` or `\\r` and nowhere else (U+2028 and U+0085 inside JSON are text), an event ends at an empty
-line, and an event without a last empty line at the end of the body counts (WHATWG HTML, 9.2.6, read 2026-11). Bytes
-are never decoded here, so a character split between two reads is no concern.
+Lines end at `\\n`, `\\r\\n` or `\\r` and nowhere else (U+2028 and U+0085 inside JSON are text), an event ends at an
+empty line, and an event without a last empty line at the end of the body counts (WHATWG HTML, 9.2.6, read 2026-11).
+Bytes are never decoded here, so a character split between two reads is no concern.
 """
 
 import re

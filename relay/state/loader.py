@@ -73,12 +73,8 @@ class SnapshotLoader:
             await self._lookup.close()
 
     async def _connect(self) -> psycopg.AsyncConnection[Any]:
-        return await psycopg.AsyncConnection.connect(
-            **self._conninfo,
-            autocommit=True,
-            row_factory=dict_row,
-            connect_timeout=5,  # type: ignore[arg-type]
-        )
+        info = psycopg.conninfo.make_conninfo(**self._conninfo, connect_timeout=5)
+        return await psycopg.AsyncConnection.connect(info, autocommit=True, row_factory=dict_row)
 
     async def _keep_fresh(self) -> None:
         while True:

@@ -35,8 +35,10 @@ Row = Mapping[str, Any]
 
 ORGANIZATIONS = """
     SELECT o.id, o.name, o.currency, o.enabled, o.budget_nano, o.rpm, o.concurrency,
-           COALESCE((SELECT sum(e.amount_nano) FROM billing_posting p JOIN billing_ledgerentry e ON e.posting_id = p.id
-                     WHERE p.organization_id = o.id AND p.kind <> 'usage' AND e.account = 'wallet'), 0)::bigint AS credits_nano
+           COALESCE((SELECT sum(e.amount_nano)
+                     FROM billing_posting p JOIN billing_ledgerentry e ON e.posting_id = p.id
+                     WHERE p.organization_id = o.id AND p.kind <> 'usage' AND e.account = 'wallet'),
+                    0)::bigint AS credits_nano
     FROM accounts_organization o WHERE %(ids)s::bigint[] IS NULL OR o.id = ANY(%(ids)s)
 """
 
@@ -67,8 +69,8 @@ MODELS = """
 """
 
 RATES = """
-    SELECT DISTINCT ON (model_name) id, model_name, currency, input, output, cached_input, cache_write_5m, cache_write_30m,
-           cache_write_1h, read_explicit, discount
+    SELECT DISTINCT ON (model_name) id, model_name, currency, input, output, cached_input, cache_write_5m,
+           cache_write_30m, cache_write_1h, read_explicit, discount
     FROM billing_price
     WHERE valid_from <= now()
       AND (%(ids)s::bigint[] IS NULL OR model_name IN (SELECT model_name FROM billing_price WHERE id = ANY(%(ids)s)))

@@ -28,7 +28,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class OrganizationState:
-    """`credits_nano` is what was ever paid in (opening, top-ups, corrections); what was spent lies in the limit store."""
+    """`credits_nano` is all that was ever paid in, corrections included; what was spent lies in the limit store."""
 
     id: int
     name: str

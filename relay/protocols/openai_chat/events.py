@@ -79,7 +79,6 @@ class ChatStream:
         "_splitter",
         "_usage_sent",
         "answered_model",
-        "choices",
         "content_events",
         "done",
         "error",
@@ -88,7 +87,7 @@ class ChatStream:
         "usage",
     )
 
-    def __init__(self, *, client_model: str, keep_usage: bool, choices: int = 1) -> None:
+    def __init__(self, *, client_model: str, keep_usage: bool) -> None:
         self._splitter = SseSplitter()
         self._client_model = client_model
         self._keep_usage = keep_usage
@@ -96,7 +95,6 @@ class ChatStream:
         self._put = b""
         self._finished: set[int] = set()
         self._usage_sent = False
-        self.choices = choices
         self.answered_model = ""
         self.content_events = 0
         self.done = False

@@ -48,7 +48,7 @@ _decoder = msgspec.json.Decoder(_Body)
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """The routing fields of one request. `output_ceiling` is the client's own limit on output tokens, all choices together."""
+    """The routing fields of one request. `output_ceiling`: the client's own limit on output, all choices together."""
 
     model: str
     stream: bool

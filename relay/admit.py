@@ -1,0 +1,81 @@
+"""The stations between body and upstreams: read the request, find the model and its candidates, take the hold."""
+
+from time import perf_counter
+
+from billing.pricing import Rates, TokenCounts, cost_nano, hold_nano
+from relay.admission.authenticate import allow_model
+from relay.call import Call
+from relay.errors import ErrorKind, Refusal, UpstreamFailure
+from relay.metering.estimate import Estimator
+from relay.metering.journal import JournalFull, OpenLine
+from relay.protocols.openai_chat.request import ChatRequest, parse_request
+from relay.scheduler.choose import Candidate, order_candidates
+from relay.state.snapshot import ModelState
+from relay.stations import Walk
+
+__all__ = ["find_candidates", "read_request", "take_hold"]
+
+_ONE = 1_000_000
+
+
+def read_request(walk: Walk) -> ChatRequest:
+    """The routing fields of the body. Raises Refusal."""
+    call = walk.call
+    call.body_bytes = len(walk.body)
+    request = walk.request = parse_request(walk.body)
+    call.model, call.stream = request.model[:200], request.stream
+    call.reasoning_effort, call.service_tier = request.reasoning_effort, request.service_tier
+    call.task_id = request.task_id or call.task_id
+    return request
+
+
+def find_candidates(walk: Walk, request: ChatRequest) -> tuple[ModelState, list[Candidate]]:
+    """The model on offer, and its upstreams in the order to try them. Raises Refusal, UpstreamFailure (none)."""
+    assert walk.caller is not None
+    snapshot = walk.stations.loader.snapshot
+    model = walk.model = allow_model(walk.caller, snapshot, request.model)
+    walk.call.model = model.name
+    candidates = order_candidates(model, snapshot.upstreams, protocol="openai", rng=walk.stations.draw)
+    if not candidates:
+        message = f"No upstream offers the model '{model.name}' at the moment."
+        raise UpstreamFailure(ErrorKind.NO_UPSTREAM, message, try_next=False)
+    walk.marks.routed = perf_counter()
+    return model, candidates
+
+
+async def take_hold(walk: Walk, request: ChatRequest, model: ModelState) -> None:
+    """Hold what the call may cost at most, then write the open line. Raises Refusal."""
+    assert walk.caller is not None and model.rates is not None
+    call, rates = walk.call, model.rates
+    input_tokens = Estimator.hold_input_tokens(call.body_bytes, model.context_tokens)
+    call.output_held = request.output_ceiling or model.hold_output_tokens * request.choices
+    call.hold_nano = hold_nano(rates, input_tokens, call.output_held)
+    await walk.stations.holds.take(walk.caller, call.id, call.hold_nano)
+    call.has_hold = True
+    walk.marks.permitted = perf_counter()
+    try:
+        walk.stations.journal.open(_open_line(call, rates, walk.stations.estimator))
+    except (JournalFull, OSError) as exc:
+        message = "The relay cannot write its journal, so the call was refused."
+        raise Refusal(ErrorKind.JOURNAL_FULL, message, retry_after_s=5) from exc
+
+
+def _open_line(call: Call, rates: Rates, estimator: Estimator) -> OpenLine:
+    tokens = estimator.input_tokens(call.model, call.body_bytes)
+    return OpenLine(
+        id=call.id,
+        organization_id=call.organization_id,
+        key_id=call.key_id,
+        member_id=call.member_id,
+        endpoint=call.endpoint,
+        protocol=call.protocol,
+        client=call.client,
+        model=call.model,
+        stream=call.stream,
+        task_id=call.task_id,
+        price_version=rates.version,
+        currency=call.currency,
+        hold_nano=call.hold_nano,
+        input_tokens=tokens,
+        input_cost_nano=cost_nano(rates, TokenCounts(uncached_input=tokens), _ONE),
+    )

@@ -1,0 +1,182 @@
+"""After the commit point: hand the answer to the client, close the books, hand over its last bytes.
+
+A stream may have got its status line and comments earlier (`KeepAlive`): they commit to nothing.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from time import perf_counter
+
+import orjson
+
+from billing.pricing import hold_nano
+from relay.errors import ErrorKind, UpstreamFailure
+from relay.metering.estimate import Estimator
+from relay.metering.finish import Ending
+from relay.metering.timing import server_timing
+from relay.protocols.json_splice import Buffer, find_member, splice
+from relay.protocols.openai_chat.events import ChatStream
+from relay.protocols.openai_chat.request import ChatRequest
+from relay.protocols.openai_chat.usage import read_usage, usage_of_answer
+from relay.protocols.sse import EventTooLarge
+from relay.stations import Walk
+from relay.upstreams.attempt import Opened, Plain
+from relay.upstreams.classify import failure_of_error, failure_of_fault
+from relay.upstreams.exchange import Exchange
+from relay.upstreams.faults import FaultKind, UpstreamFault
+
+__all__ = ["KeepAlive", "deliver_plain", "deliver_stream"]
+
+COMMENT = b": keep-alive\n\n"
+STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),
+]
+# How long the end of a body may lag behind its end marker before its connection is given up.
+DRAIN_S = 1.0
+# How much more is held at a time for an answer that outgrows its hold.
+GROWTH_TOKENS = 4_096
+
+
+class KeepAlive:
+    """Comments for a stream on which nothing else is said: the first `beat_s` after acceptance, then every `beat_s`."""
+
+    __slots__ = ("_pending", "_walk")
+
+    def __init__(self, walk: Walk) -> None:
+        self._walk = walk
+        since = perf_counter() - walk.marks.accepted
+        self._pending: asyncio.TimerHandle | asyncio.Task[None] = asyncio.get_running_loop().call_later(
+            max(0.0, walk.stations.beat_s - since), self._begin
+        )
+
+    def stop(self) -> None:
+        """No comment after this. Idempotent."""
+        self._pending.cancel()
+
+    def _begin(self) -> None:
+        self._pending = asyncio.create_task(self._beat())
+
+    async def _beat(self) -> None:
+        walk = self._walk
+        while not walk.sink.has_ended:
+            if perf_counter() - walk.sink.last_write >= walk.stations.beat_s / 2:
+                await start_stream(walk)
+                await walk.sink.write(COMMENT)
+            await asyncio.sleep(walk.stations.beat_s)
+
+
+async def start_stream(walk: Walk) -> None:
+    """Status line and headers of an event stream, unless they have gone out."""
+    if not walk.sink.has_started:
+        await walk.sink.start(200, [*STREAM_HEADERS, (b"server-timing", server_timing(walk.marks))])
+
+
+async def deliver_plain(walk: Walk, request: ChatRequest, plain: Plain) -> None:
+    """A plain answer, whole, under the name that the client used for the model."""
+    call, answer = walk.call, plain.answer
+    raw = usage_of_answer(answer)
+    model, tier = answer.get("model"), answer.get("service_tier")
+    call.answered_model = model[:200] if isinstance(model, str) else ""
+    body = plain.body
+    if call.answered_model != request.model and (member := find_member(body, "model")) is not None:
+        pieces: Sequence[Buffer] = splice(body, [(member[1], member[2], orjson.dumps(request.model))])
+        body = b"".join(pieces)
+    call.committed = True
+    walk.marks.first_token_out = walk.marks.first_byte_out = perf_counter()
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", str(len(body)).encode()),
+        (b"server-timing", server_timing(walk.marks)),
+    ]
+    await walk.sink.start(200, headers)
+    walk.close_books(
+        Ending(
+            "ok",
+            200,
+            end_reason=_finish_reason(answer),
+            usage=read_usage(raw) if raw is not None else None,
+            output_estimate=0 if raw is not None else _output_estimate(answer),
+            service_tier=tier[:32] if isinstance(tier, str) else "",
+        )
+    )
+    await walk.sink.end(body)
+
+
+async def deliver_stream(walk: Walk, opened: Opened, keep_alive: KeepAlive | None) -> None:
+    """A stream from its first content on. Raises UpstreamFailure where it does not end well."""
+    exchange = opened.exchange
+    try:
+        await _copy(walk, opened, keep_alive)
+    except UpstreamFault as fault:
+        walk.marks.upstream_done = perf_counter()
+        raise failure_of_fault(fault) from fault
+    except EventTooLarge as exc:
+        message = "The upstream sent an event that is too large."
+        raise UpstreamFailure(ErrorKind.UPSTREAM_GARBAGE, message, try_next=False) from exc
+    finally:
+        exchange.close()
+
+
+async def _copy(walk: Walk, opened: Opened, keep_alive: KeepAlive | None) -> None:
+    stream, sink, marks, exchange = walk.stream, walk.sink, walk.marks, opened.exchange
+    assert stream is not None
+    await start_stream(walk)
+    out, ended = opened.held, opened.has_ended
+    if stream.content_events:
+        walk.call.committed = True
+        marks.first_token_out = perf_counter()
+    while not (stream.done or ended or stream.error is not None):
+        if out:
+            await sink.write(out)
+        if stream.content_events > walk.call.output_held:
+            await _grow_hold(walk, stream)
+        data = await exchange.read()
+        ended = not data
+        out = stream.feed(data) if data else stream.finish()
+    marks.upstream_done = perf_counter()
+    if stream.error is not None or not stream.is_complete:
+        if out:
+            await sink.write(out)
+        if stream.error is not None:
+            raise failure_of_error(stream.error)
+        message = "The upstream broke off its answer."
+        raise UpstreamFailure(ErrorKind.UPSTREAM_CUT, message, try_next=False, http_status=200)
+    if keep_alive is not None:
+        keep_alive.stop()
+    walk.close_books(walk.ending("ok"))
+    await sink.end(out)
+    await _let_end(exchange)
+
+
+async def _grow_hold(walk: Walk, stream: ChatStream) -> None:
+    """The answer is longer than its hold covers, as far as we count: hold more, or end it with the limit's error."""
+    assert walk.caller is not None and walk.model is not None and walk.model.rates is not None
+    extra = hold_nano(walk.model.rates, 0, GROWTH_TOKENS)
+    await walk.stations.holds.grow(walk.caller, walk.call.id, extra)
+    walk.call.output_held = stream.content_events + GROWTH_TOKENS
+
+
+def _finish_reason(answer: dict[str, object]) -> str:
+    choices = answer.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    reason = first.get("finish_reason") if isinstance(first, dict) else None
+    return reason[:48] if isinstance(reason, str) else ""
+
+
+def _output_estimate(answer: dict[str, object]) -> int:
+    """Output tokens of a plain answer whose usage is missing, from the bytes of its messages."""
+    choices = answer.get("choices")
+    found = choices if isinstance(choices, list) else []
+    messages = [choice.get("message") for choice in found if isinstance(choice, dict)]
+    return Estimator.plain_output_tokens(len(orjson.dumps(messages)))
+
+
+async def _let_end(exchange: Exchange) -> None:
+    """Read past the end marker to the end of the body, so that the connection can be used again."""
+    exchange.expect_within(DRAIN_S, FaultKind.IDLE_TIMEOUT)
+    with suppress(UpstreamFault):
+        while await exchange.read():
+            pass

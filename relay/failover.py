@@ -1,0 +1,80 @@
+"""The only loop of the walk: try the candidates in their order until one has content for the client.
+
+Every attempt starts from the original body. What a failed attempt cost is ours, not the caller's; it stands in the
+call's `attempts`. The loop ends with the first answer worth committing to, or with the failure of the last candidate.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from time import perf_counter
+
+from relay.call import Attempt
+from relay.errors import UpstreamFailure
+from relay.protocols.json_splice import Buffer
+from relay.protocols.openai_chat.events import ChatStream
+from relay.protocols.openai_chat.request import ChatRequest, upstream_body
+from relay.scheduler.choose import Candidate
+from relay.state.snapshot import UpstreamState
+from relay.stations import Walk
+from relay.upstreams.attempt import Opened, Plain
+
+__all__ = ["fail_over"]
+
+_PATH = "/chat/completions"
+
+
+async def fail_over(walk: Walk, request: ChatRequest, candidates: Sequence[Candidate]) -> Opened | Plain:
+    """The first answer with content. Raises UpstreamFailure with the shortest wait that any upstream asked for."""
+    retry_after: int | None = None
+    last: UpstreamFailure | None = None
+    for route, upstream in candidates:
+        started = perf_counter()
+        walk.marks.attempt_started = started
+        walk.upstream = upstream
+        attempt = Attempt(upstream.id, upstream.name, route.upstream_model)
+        walk.call.attempts.append(attempt)
+        body = upstream_body(walk.body, request, upstream_model=route.upstream_model)
+        try:
+            opened = await _attempt(walk, upstream, body, request)
+        except UpstreamFailure as failure:
+            attempt.kind, attempt.http_status = failure.kind.value, failure.http_status
+            if failure.retry_after_s is not None:
+                retry_after = min(failure.retry_after_s, retry_after or failure.retry_after_s)
+            last = failure
+            if not failure.try_next:
+                break
+        except asyncio.CancelledError:
+            attempt.kind = "client_gone"
+            raise
+        else:
+            attempt.http_status = 200
+            _take_marks(walk, opened)
+            return opened
+        finally:
+            attempt.ms = (perf_counter() - started) * 1000
+    assert last is not None
+    if last.try_next and retry_after is not None:
+        last.retry_after_s = retry_after
+    raise last
+
+
+async def _attempt(
+    walk: Walk, upstream: UpstreamState, body: Sequence[Buffer], request: ChatRequest
+) -> Opened | Plain:
+    upstreams = walk.stations.upstreams
+    if not request.stream:
+        return await upstreams.fetch_plain(upstream, _PATH, body)
+    walk.stream = ChatStream(client_model=request.model, keep_usage=request.asks_usage)
+    return await upstreams.open_stream(upstream, _PATH, body, walk.stream)
+
+
+def _take_marks(walk: Walk, opened: Opened | Plain) -> None:
+    exchange, marks = opened.exchange, walk.marks
+    marks.connected, marks.sent, marks.headers = exchange.connected, exchange.sent, exchange.headers_at
+    if isinstance(opened, Opened):
+        marks.first_token = opened.first_content
+    else:
+        marks.upstream_done = opened.done
+    request_id = exchange.header(b"x-request-id")
+    if request_id is not None:
+        walk.call.upstream_request_id = request_id[:200].decode("latin-1")
