@@ -2,7 +2,7 @@
 
 from time import perf_counter
 
-from billing.pricing import Rates, TokenCounts, cost_nano, hold_nano
+from billing.pricing import Rates, hold_nano
 from relay.admission.authenticate import allow_model
 from relay.call import Call
 from relay.errors import ErrorKind, Refusal, UpstreamFailure
@@ -14,8 +14,6 @@ from relay.state.snapshot import ModelState
 from relay.stations import Walk
 
 __all__ = ["find_candidates", "read_request", "take_hold"]
-
-_ONE = 1_000_000
 
 
 def read_request(walk: Walk) -> ChatRequest:
@@ -77,5 +75,5 @@ def _open_line(call: Call, rates: Rates, estimator: Estimator) -> OpenLine:
         currency=call.currency,
         hold_nano=call.hold_nano,
         input_tokens=tokens,
-        input_cost_nano=cost_nano(rates, TokenCounts(uncached_input=tokens), _ONE),
+        input_rate=rates.input,
     )

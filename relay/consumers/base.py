@@ -125,7 +125,8 @@ class RelayConsumer(AsyncConsumer):
             walk.cancel()
             raise
         finally:
-            await asyncio.wait([walk], timeout=FINISH_S)
+            if not walk.done():
+                await asyncio.wait([walk], timeout=FINISH_S)
             self.runtime.calls.pop(call.id, None)
 
 

@@ -33,7 +33,10 @@ class JournalFull(Exception):
 
 
 class OpenLine(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What is known when the hold is taken: enough to close the books of a call whose process was killed."""
+    """What is known when the hold is taken: enough to close the books of a call whose process was killed.
+
+    `input_rate` is the list price of a million input tokens x 10^12 (`billing.pricing.Rates.input`).
+    """
 
     id: str
     organization_id: int
@@ -49,7 +52,7 @@ class OpenLine(msgspec.Struct, kw_only=True, omit_defaults=True):
     currency: str = ""
     hold_nano: int = 0
     input_tokens: int = 0
-    input_cost_nano: int = 0
+    input_rate: int = 0
 
 
 class _Segment:

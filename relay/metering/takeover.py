@@ -20,6 +20,8 @@ __all__ = ["interrupted_record", "take_over"]
 log = logging.getLogger(__name__)
 
 BATCH = 500
+# tokens x rate is in 10^-18 of the currency
+_RATE_PER_NANO = 10**9
 
 Ship = Callable[[Sequence[CallRecord]], Awaitable[None]]
 Settle = Callable[[int, str, int], None]
@@ -45,7 +47,7 @@ def interrupted_record(line: OpenLine) -> CallRecord:
         usage_source="estimated",
         price_version=line.price_version,
         currency=line.currency,
-        cost_nano=line.input_cost_nano,
+        cost_nano=line.input_tokens * line.input_rate // _RATE_PER_NANO,
     )
 
 

@@ -7,74 +7,164 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Change',
+            name="Change",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(max_length=16)),
-                ('row_id', models.BigIntegerField()),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("kind", models.CharField(max_length=16)),
+                ("row_id", models.BigIntegerField()),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
             ],
         ),
         migrations.CreateModel(
-            name='Model',
+            name="Model",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=200, unique=True)),
-                ('aliases', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=200), blank=True, default=list, help_text='other names; one * allowed in each', size=None)),
-                ('kind', models.CharField(choices=[('chat', 'Chat'), ('embedding', 'Embedding'), ('rerank', 'Rerank'), ('image', 'Image'), ('audio', 'Audio'), ('moderation', 'Moderation')], default='chat', max_length=16)),
-                ('context_tokens', models.PositiveIntegerField(default=131072)),
-                ('hold_output_tokens', models.PositiveIntegerField(default=8192, help_text='ceiling held when a request names none')),
-                ('enabled', models.BooleanField(default=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=200, unique=True)),
+                (
+                    "aliases",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=200),
+                        blank=True,
+                        default=list,
+                        help_text="other names; one * allowed in each",
+                        size=None,
+                    ),
+                ),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[
+                            ("chat", "Chat"),
+                            ("embedding", "Embedding"),
+                            ("rerank", "Rerank"),
+                            ("image", "Image"),
+                            ("audio", "Audio"),
+                            ("moderation", "Moderation"),
+                        ],
+                        default="chat",
+                        max_length=16,
+                    ),
+                ),
+                ("context_tokens", models.PositiveIntegerField(default=131072)),
+                (
+                    "hold_output_tokens",
+                    models.PositiveIntegerField(
+                        default=8192, help_text="ceiling held when a request names none"
+                    ),
+                ),
+                ("enabled", models.BooleanField(default=True)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('kind__in', ['chat', 'embedding', 'rerank', 'image', 'audio', 'moderation'])), name='model_kind_is_known')],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("kind__in", ["chat", "embedding", "rerank", "image", "audio", "moderation"])
+                        ),
+                        name="model_kind_is_known",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Upstream',
+            name="Upstream",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=100, unique=True)),
-                ('protocol', models.CharField(choices=[('openai', 'OpenAI'), ('openai-responses', 'OpenAI Responses'), ('anthropic', 'Anthropic'), ('gemini', 'Gemini')], max_length=24)),
-                ('base_url', models.CharField(max_length=500)),
-                ('credential_sealed', models.BinaryField()),
-                ('enabled', models.BooleanField(default=True)),
-                ('proxy', models.CharField(blank=True, max_length=500, null=True)),
-                ('cost_multiplier', models.DecimalField(decimal_places=6, default=1, max_digits=12)),
-                ('limits', models.JSONField(blank=True, default=dict)),
-                ('timeouts', models.JSONField(blank=True, default=dict, help_text='connect_s, first_token_s, idle_s, total_s')),
-                ('extra_headers', models.JSONField(blank=True, default=dict)),
-                ('allow_private', models.BooleanField(default=False)),
-                ('probe', models.BooleanField(default=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=100, unique=True)),
+                (
+                    "protocol",
+                    models.CharField(
+                        choices=[
+                            ("openai", "OpenAI"),
+                            ("openai-responses", "OpenAI Responses"),
+                            ("anthropic", "Anthropic"),
+                            ("gemini", "Gemini"),
+                        ],
+                        max_length=24,
+                    ),
+                ),
+                ("base_url", models.CharField(max_length=500)),
+                ("credential_sealed", models.BinaryField()),
+                ("enabled", models.BooleanField(default=True)),
+                ("proxy", models.CharField(blank=True, max_length=500, null=True)),
+                ("cost_multiplier", models.DecimalField(decimal_places=6, default=1, max_digits=12)),
+                ("limits", models.JSONField(blank=True, default=dict)),
+                (
+                    "timeouts",
+                    models.JSONField(
+                        blank=True, default=dict, help_text="connect_s, first_token_s, idle_s, total_s"
+                    ),
+                ),
+                ("extra_headers", models.JSONField(blank=True, default=dict)),
+                ("allow_private", models.BooleanField(default=False)),
+                ("probe", models.BooleanField(default=True)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('protocol__in', ['openai', 'openai-responses', 'anthropic', 'gemini'])), name='upstream_protocol_is_known')],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(
+                            ("protocol__in", ["openai", "openai-responses", "anthropic", "gemini"])
+                        ),
+                        name="upstream_protocol_is_known",
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Route',
+            name="Route",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('upstream_model', models.CharField(max_length=200)),
-                ('priority', models.PositiveIntegerField(default=0)),
-                ('weight', models.PositiveIntegerField(default=1)),
-                ('enabled', models.BooleanField(default=True)),
-                ('model', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='routes', to='relay.model')),
-                ('upstream', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='routes', to='relay.upstream')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("upstream_model", models.CharField(max_length=200)),
+                ("priority", models.PositiveIntegerField(default=0)),
+                ("weight", models.PositiveIntegerField(default=1)),
+                ("enabled", models.BooleanField(default=True)),
+                (
+                    "model",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="routes", to="relay.model"
+                    ),
+                ),
+                (
+                    "upstream",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="routes",
+                        to="relay.upstream",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['priority', 'id'],
-                'constraints': [models.UniqueConstraint(fields=('model', 'upstream', 'upstream_model'), name='route_once')],
+                "ordering": ["priority", "id"],
+                "constraints": [
+                    models.UniqueConstraint(fields=("model", "upstream", "upstream_model"), name="route_once")
+                ],
             },
         ),
     ]

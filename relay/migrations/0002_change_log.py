@@ -42,6 +42,10 @@ TRIGGERS = """
 
 
 class Migration(migrations.Migration):
-    dependencies = [("relay", "0001_initial"), ("accounts", "0002_row_security"), ("billing", "0003_row_security")]
+    dependencies = [
+        ("relay", "0001_initial"),
+        ("accounts", "0002_row_security"),
+        ("billing", "0003_row_security"),
+    ]
 
     operations = [migrations.RunSQL(TRIGGERS, migrations.RunSQL.noop)]
