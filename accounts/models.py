@@ -41,7 +41,7 @@ class User(AbstractBaseUser, PermissionsMixin):
     email = models.EmailField(_("e-mail"), unique=True)
     name = models.CharField(_("name"), max_length=150, blank=True)
     is_operator = models.BooleanField(default=False)
-    is_active = models.BooleanField(default=True)
+    is_active = models.BooleanField(default=True)  # type: ignore[misc] # a constant in the base class
     date_joined = models.DateTimeField(default=timezone.now)
 
     objects: ClassVar[UserManager] = UserManager()  # type: ignore[misc]
@@ -112,15 +112,24 @@ class Role(models.TextChoices):
     EMPLOYEE = "employee", _("Employee")
 
 
+class MemberManager(ScopedManager):
+    """Members who have not been switched off."""
+
+    def get_queryset(self) -> "models.QuerySet[Member]":
+        return super().get_queryset().filter(enabled=True)
+
+
 class Member(models.Model):
-    """A person's place in an organization."""
+    """A person's place in an organization. Never deleted, for calls and keys name it: it is switched off."""
 
     organization = models.ForeignKey(Organization, on_delete=models.CASCADE, related_name="members")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=16, choices=Role.choices)
+    enabled = models.BooleanField(default=True)
     created_at = models.DateTimeField(default=timezone.now)
 
-    objects = ScopedManager()
+    objects = MemberManager()
+    with_disabled = ScopedManager()
 
     class Meta:
         constraints = [
@@ -156,6 +165,7 @@ class Key(Limited):
     expires_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     revoked_at = models.DateTimeField(null=True, blank=True)
+    revoked_reason = models.CharField(max_length=100, default="", blank=True)
 
     objects = ScopedManager()
 
