@@ -41,14 +41,14 @@ class User(AbstractBaseUser, PermissionsMixin):
     email = models.EmailField(_("e-mail"), unique=True)
     name = models.CharField(_("name"), max_length=150, blank=True)
     is_operator = models.BooleanField(default=False)
-    is_active = models.BooleanField(default=True)  # type: ignore[misc] # a constant in the base class
+    is_active = models.BooleanField(default=True)
     date_joined = models.DateTimeField(default=timezone.now)
 
     objects: ClassVar[UserManager] = UserManager()  # type: ignore[misc]
 
     EMAIL_FIELD = "email"
     USERNAME_FIELD = "email"
-    REQUIRED_FIELDS: list[str] = []
+    REQUIRED_FIELDS: ClassVar[list[str]] = []
 
     class Meta:
         constraints = [
