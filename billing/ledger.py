@@ -107,7 +107,7 @@ def adjust(
 
 
 def set_currency(*, acting: Acting, organization: Organization, currency: str) -> Organization:
-    """Choose the billing currency. Takes an operator. Raises Conflict once anything is booked in another one."""
+    """Choose the billing currency. Takes an operator. Raises Conflict once anything is booked."""
     require(acting, Permission.OPERATE)
     kept = f"The wallet is kept in {organization.currency}: its currency cannot change any more."
     with refusing(
