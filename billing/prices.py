@@ -14,7 +14,7 @@ from accounts.permissions import Acting, Permission, require
 from billing.models import RATE_FIELDS, Price
 from billing.pricing import RATE_CEILING, RATE_DIGITS, scaled
 
-__all__ = ["PriceTerms", "price_in_force", "prices_in_force", "set_price", "terms_of"]
+__all__ = ["PriceTerms", "check_terms", "price_in_force", "prices_in_force", "set_price", "terms_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def set_price(*, acting: Acting, model_name: str, terms: PriceTerms) -> tuple[Pr
     The same terms as now make no new version. Raises Invalid for a rate out of bounds.
     """
     require(acting, Permission.OPERATE)
-    _check(terms)
+    check_terms(terms)
     current = price_in_force(model_name)
     if current is not None and terms_of(current) == terms:
         return current, False
@@ -71,7 +71,8 @@ def set_price(*, acting: Acting, model_name: str, terms: PriceTerms) -> tuple[Pr
     return made, True
 
 
-def _check(terms: PriceTerms) -> None:
+def check_terms(terms: PriceTerms) -> None:
+    """Raise Invalid for the first value that cannot be."""
     if not (len(terms.currency) == 3 and terms.currency.isascii() and terms.currency.isupper()):
         raise Invalid("currency", "A currency is three capital letters.")
     for name in RATE_FIELDS:

@@ -15,7 +15,16 @@ from accounts.permissions import Acting, Permission, require
 from accounts.services.constraints import refusing
 from accounts.services.text import checked_name
 
-__all__ = ["KeyTerms", "NewKey", "change_key", "create_key", "rename_key", "revoke_key", "terms_of"]
+__all__ = [
+    "KeyTerms",
+    "NewKey",
+    "change_key",
+    "create_key",
+    "rename_key",
+    "restore_key",
+    "revoke_key",
+    "terms_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +116,19 @@ def revoke_key(*, acting: Acting, key: Key, reason: str = "") -> Key:
     Key.objects.filter(pk=key.pk, revoked_at=None).update(
         revoked_at=timezone.now(), revoked_reason=reason[:100]
     )
+    key.refresh_from_db()
+    return key
+
+
+@transaction.atomic
+def restore_key(*, acting: Acting, key: Key) -> Key:
+    """Make a revoked key usable again. Takes an operator, for a key that leaked must stay dead.
+
+    Raises Conflict if a live key has its name by now.
+    """
+    require(acting, Permission.OPERATE)
+    with refusing(_name_or_value_taken(key.name)):
+        Key.objects.filter(pk=key.pk).update(revoked_at=None, revoked_reason="")
     key.refresh_from_db()
     return key
 

@@ -9,7 +9,12 @@ from accounts.permissions import Acting, Permission, require
 from accounts.services.constraints import refusing
 from accounts.services.text import checked_name, checked_slug
 
-__all__ = ["change_organization", "create_organization", "set_organization_enabled"]
+__all__ = ["change_organization", "create_organization", "limits_of", "set_organization_enabled"]
+
+
+def limits_of(organization: Organization) -> Limits:
+    """The limits that the organization carries itself."""
+    return Limits(organization.budget_nano, organization.rpm, organization.concurrency)
 
 
 @transaction.atomic

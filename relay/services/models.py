@@ -11,7 +11,15 @@ from accounts.services.constraints import refusing
 from accounts.services.text import checked_name
 from relay.models import Kind, Model, Route, Upstream
 
-__all__ = ["ModelTerms", "RouteTerms", "save_model", "set_model_enabled", "set_routes", "terms_of"]
+__all__ = [
+    "ModelTerms",
+    "RouteTerms",
+    "check_terms",
+    "save_model",
+    "set_model_enabled",
+    "set_routes",
+    "terms_of",
+]
 
 # What a request may name; more is no model's window or answer.
 MOST_TOKENS = 100_000_000
@@ -54,7 +62,7 @@ def save_model(*, acting: Acting, name: str, terms: ModelTerms, model: Model | N
     """
     require(acting, Permission.OPERATE)
     name = checked_name(name, longest=200)
-    _check(name, terms)
+    check_terms(name, terms)
     model = model or Model()
     names = {name, *terms.aliases}
     for other in Model.objects.exclude(pk=model.pk).only("name", "aliases"):
@@ -119,7 +127,8 @@ def set_routes(*, acting: Acting, model: Model, routes: Sequence[RouteTerms]) ->
     return lines
 
 
-def _check(name: str, terms: ModelTerms) -> None:
+def check_terms(name: str, terms: ModelTerms) -> None:
+    """Raise Invalid for the first value that cannot be."""
     if terms.kind not in Kind.values:
         raise Invalid("kind", f"A kind is one of {', '.join(Kind.values)}.")
     if "*" in name:

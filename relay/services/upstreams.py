@@ -20,7 +20,15 @@ from relay.state.sealing import SealError, is_sealed_with_newest, seal, unseal, 
 from relay.upstreams.address import is_local_name, is_public
 from relay.upstreams.endpoint import Endpoint
 
-__all__ = ["TIMEOUTS", "UpstreamTerms", "credential_is", "save_upstream", "set_upstream_enabled", "terms_of"]
+__all__ = [
+    "TIMEOUTS",
+    "UpstreamTerms",
+    "check_terms",
+    "credential_is",
+    "save_upstream",
+    "set_upstream_enabled",
+    "terms_of",
+]
 
 TIMEOUTS = ("connect_s", "first_token_s", "idle_s", "total_s")
 # A day: longer than any answer; a greater number is a slip of the unit.
