@@ -48,7 +48,7 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     EMAIL_FIELD = "email"
     USERNAME_FIELD = "email"
-    REQUIRED_FIELDS: list[str] = []
+    REQUIRED_FIELDS: ClassVar[list[str]] = []
 
     class Meta:
         constraints = [
@@ -112,15 +112,24 @@ class Role(models.TextChoices):
     EMPLOYEE = "employee", _("Employee")
 
 
+class MemberManager(ScopedManager):
+    """Members who have not been switched off."""
+
+    def get_queryset(self) -> "models.QuerySet[Member]":
+        return super().get_queryset().filter(enabled=True)
+
+
 class Member(models.Model):
-    """A person's place in an organization."""
+    """A person's place in an organization. Never deleted, for calls and keys name it: it is switched off."""
 
     organization = models.ForeignKey(Organization, on_delete=models.CASCADE, related_name="members")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=16, choices=Role.choices)
+    enabled = models.BooleanField(default=True)
     created_at = models.DateTimeField(default=timezone.now)
 
-    objects = ScopedManager()
+    objects = MemberManager()
+    with_disabled = ScopedManager()
 
     class Meta:
         constraints = [
@@ -156,6 +165,7 @@ class Key(Limited):
     expires_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(default=timezone.now)
     revoked_at = models.DateTimeField(null=True, blank=True)
+    revoked_reason = models.CharField(max_length=100, default="", blank=True)
 
     objects = ScopedManager()
 

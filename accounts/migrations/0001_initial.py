@@ -9,103 +9,259 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('auth', '0012_alter_user_first_name_max_length'),
+        ("auth", "0012_alter_user_first_name_max_length"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='User',
+            name="User",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('password', models.CharField(max_length=128, verbose_name='password')),
-                ('last_login', models.DateTimeField(blank=True, null=True, verbose_name='last login')),
-                ('is_superuser', models.BooleanField(default=False, help_text='Designates that this user has all permissions without explicitly assigning them.', verbose_name='superuser status')),
-                ('email', models.EmailField(max_length=254, unique=True, verbose_name='e-mail')),
-                ('name', models.CharField(blank=True, max_length=150, verbose_name='name')),
-                ('is_operator', models.BooleanField(default=False)),
-                ('is_active', models.BooleanField(default=True)),
-                ('date_joined', models.DateTimeField(default=django.utils.timezone.now)),
-                ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
-                ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("password", models.CharField(max_length=128, verbose_name="password")),
+                ("last_login", models.DateTimeField(blank=True, null=True, verbose_name="last login")),
+                (
+                    "is_superuser",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Designates that this user has all permissions without explicitly assigning them.",
+                        verbose_name="superuser status",
+                    ),
+                ),
+                ("email", models.EmailField(max_length=254, unique=True, verbose_name="e-mail")),
+                ("name", models.CharField(blank=True, max_length=150, verbose_name="name")),
+                ("is_operator", models.BooleanField(default=False)),
+                ("is_active", models.BooleanField(default=True)),
+                ("date_joined", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "groups",
+                    models.ManyToManyField(
+                        blank=True,
+                        help_text="The groups this user belongs to. A user will get all permissions granted to each of their groups.",
+                        related_name="user_set",
+                        related_query_name="user",
+                        to="auth.group",
+                        verbose_name="groups",
+                    ),
+                ),
+                (
+                    "user_permissions",
+                    models.ManyToManyField(
+                        blank=True,
+                        help_text="Specific permissions for this user.",
+                        related_name="user_set",
+                        related_query_name="user",
+                        to="auth.permission",
+                        verbose_name="user permissions",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Organization',
+            name="Organization",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('budget_nano', models.BigIntegerField(blank=True, help_text="for life, in nano-units of the organization's currency", null=True)),
-                ('rpm', models.PositiveIntegerField(blank=True, help_text='calls in any 60 seconds', null=True)),
-                ('concurrency', models.PositiveIntegerField(blank=True, help_text='calls open at once', null=True)),
-                ('name', models.SlugField(max_length=63, unique=True)),
-                ('title', models.CharField(max_length=200)),
-                ('currency', models.CharField(default='CNY', max_length=3)),
-                ('time_zone', models.CharField(default='Asia/Shanghai', max_length=63)),
-                ('enabled', models.BooleanField(default=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "budget_nano",
+                    models.BigIntegerField(
+                        blank=True,
+                        help_text="for life, in nano-units of the organization's currency",
+                        null=True,
+                    ),
+                ),
+                (
+                    "rpm",
+                    models.PositiveIntegerField(blank=True, help_text="calls in any 60 seconds", null=True),
+                ),
+                (
+                    "concurrency",
+                    models.PositiveIntegerField(blank=True, help_text="calls open at once", null=True),
+                ),
+                ("name", models.SlugField(max_length=63, unique=True)),
+                ("title", models.CharField(max_length=200)),
+                ("currency", models.CharField(default="CNY", max_length=3)),
+                ("time_zone", models.CharField(default="Asia/Shanghai", max_length=63)),
+                ("enabled", models.BooleanField(default=True)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
             ],
             options={
-                'constraints': [models.CheckConstraint(condition=models.Q(('currency__regex', '^[A-Z]{3}$')), name='organization_currency_is_iso_4217'), models.CheckConstraint(condition=models.Q(('budget_nano', None), ('budget_nano__gte', 0), _connector='OR'), name='organization_budget_not_negative')],
+                "constraints": [
+                    models.CheckConstraint(
+                        condition=models.Q(("currency__regex", "^[A-Z]{3}$")),
+                        name="organization_currency_is_iso_4217",
+                    ),
+                    models.CheckConstraint(
+                        condition=models.Q(("budget_nano", None), ("budget_nano__gte", 0), _connector="OR"),
+                        name="organization_budget_not_negative",
+                    ),
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Member',
+            name="Member",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('role', models.CharField(choices=[('owner', 'Owner'), ('admin', 'Admin'), ('finance', 'Finance'), ('employee', 'Employee')], max_length=16)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to=settings.AUTH_USER_MODEL)),
-                ('organization', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='members', to='accounts.organization')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "role",
+                    models.CharField(
+                        choices=[
+                            ("owner", "Owner"),
+                            ("admin", "Admin"),
+                            ("finance", "Finance"),
+                            ("employee", "Employee"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("enabled", models.BooleanField(default=True)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "user",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="memberships",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "organization",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="members",
+                        to="accounts.organization",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Key',
+            name="Key",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('budget_nano', models.BigIntegerField(blank=True, help_text="for life, in nano-units of the organization's currency", null=True)),
-                ('rpm', models.PositiveIntegerField(blank=True, help_text='calls in any 60 seconds', null=True)),
-                ('concurrency', models.PositiveIntegerField(blank=True, help_text='calls open at once', null=True)),
-                ('name', models.CharField(max_length=100)),
-                ('prefix', models.CharField(max_length=20)),
-                ('fingerprint', models.BinaryField(unique=True)),
-                ('allowed_models', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=200), blank=True, help_text='names on offer that it may call; None is all', null=True, size=None)),
-                ('scopes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=16), default=list, size=None)),
-                ('expires_at', models.DateTimeField(blank=True, null=True)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('revoked_at', models.DateTimeField(blank=True, null=True)),
-                ('member', models.ForeignKey(blank=True, null=True, on_delete=django.db.models.deletion.PROTECT, related_name='keys', to='accounts.member')),
-                ('organization', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='keys', to='accounts.organization')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                (
+                    "budget_nano",
+                    models.BigIntegerField(
+                        blank=True,
+                        help_text="for life, in nano-units of the organization's currency",
+                        null=True,
+                    ),
+                ),
+                (
+                    "rpm",
+                    models.PositiveIntegerField(blank=True, help_text="calls in any 60 seconds", null=True),
+                ),
+                (
+                    "concurrency",
+                    models.PositiveIntegerField(blank=True, help_text="calls open at once", null=True),
+                ),
+                ("name", models.CharField(max_length=100)),
+                ("prefix", models.CharField(max_length=20)),
+                ("fingerprint", models.BinaryField(unique=True)),
+                (
+                    "allowed_models",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=200),
+                        blank=True,
+                        help_text="names on offer that it may call; None is all",
+                        null=True,
+                        size=None,
+                    ),
+                ),
+                (
+                    "scopes",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=16), default=list, size=None
+                    ),
+                ),
+                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("revoked_at", models.DateTimeField(blank=True, null=True)),
+                ("revoked_reason", models.CharField(blank=True, default="", max_length=100)),
+                (
+                    "member",
+                    models.ForeignKey(
+                        blank=True,
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="keys",
+                        to="accounts.member",
+                    ),
+                ),
+                (
+                    "organization",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="keys",
+                        to="accounts.organization",
+                    ),
+                ),
             ],
         ),
         migrations.AddConstraint(
-            model_name='user',
-            constraint=models.CheckConstraint(condition=models.Q(('email', django.db.models.functions.text.Lower(models.F('email')))), name='user_email_is_lower'),
+            model_name="user",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("email", django.db.models.functions.text.Lower(models.F("email")))),
+                name="user_email_is_lower",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='member',
-            constraint=models.UniqueConstraint(fields=('organization', 'user'), name='member_once_per_organization'),
+            model_name="member",
+            constraint=models.UniqueConstraint(
+                fields=("organization", "user"), name="member_once_per_organization"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='member',
-            constraint=models.CheckConstraint(condition=models.Q(('role__in', ['owner', 'admin', 'finance', 'employee'])), name='member_role_is_known'),
+            model_name="member",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("role__in", ["owner", "admin", "finance", "employee"])),
+                name="member_role_is_known",
+            ),
         ),
         migrations.AddIndex(
-            model_name='key',
-            index=models.Index(fields=['organization', '-created_at', '-id'], name='key_newest_first'),
+            model_name="key",
+            index=models.Index(fields=["organization", "-created_at", "-id"], name="key_newest_first"),
         ),
         migrations.AddConstraint(
-            model_name='key',
-            constraint=models.UniqueConstraint(condition=models.Q(('revoked_at', None)), fields=('organization', 'name'), name='key_name_once_while_live'),
+            model_name="key",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("revoked_at", None)),
+                fields=("organization", "name"),
+                name="key_name_once_while_live",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='key',
-            constraint=models.CheckConstraint(condition=models.Q(('budget_nano', None), ('budget_nano__gte', 0), _connector='OR'), name='key_budget_not_negative'),
+            model_name="key",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("budget_nano", None), ("budget_nano__gte", 0), _connector="OR"),
+                name="key_budget_not_negative",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='key',
-            constraint=models.CheckConstraint(condition=models.Q(('scopes__contained_by', ['call', 'manage', 'operate'])), name='key_scopes_are_known'),
+            model_name="key",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("scopes__contained_by", ["call", "manage", "operate"])),
+                name="key_scopes_are_known",
+            ),
         ),
     ]

@@ -31,6 +31,18 @@ RULES = """
     END $$;
     CREATE CONSTRAINT TRIGGER posting_is_balanced AFTER INSERT ON billing_ledgerentry
         DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION billing_posting_is_balanced();
+
+    CREATE FUNCTION billing_currency_is_settled() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER
+        SET search_path = public, pg_temp AS $$
+    BEGIN
+        IF EXISTS (SELECT 1 FROM billing_posting WHERE organization_id = OLD.id) THEN
+            RAISE EXCEPTION 'the wallet of organization % is kept in %', OLD.name, OLD.currency
+                USING ERRCODE = 'check_violation', CONSTRAINT = 'organization_currency_is_settled';
+        END IF;
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER currency_is_settled BEFORE UPDATE OF currency ON accounts_organization
+        FOR EACH ROW WHEN (OLD.currency <> NEW.currency) EXECUTE FUNCTION billing_currency_is_settled();
 """
 
 
