@@ -100,7 +100,7 @@ def write_private(path: Path, text: str) -> None:
 def _locked(var_dir: Path) -> Iterator[None]:
     """Hold the lock file; it ends with the process, so a killed writer leaves nothing to clean up."""
     try:
-        var_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        var_dir.mkdir(mode=0o711, parents=True, exist_ok=True)
         handle = os.open(var_dir / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     except OSError as exc:
         raise SecretStoreError(f"secrets cannot be kept in {var_dir}: {exc.strerror}") from exc

