@@ -75,8 +75,15 @@ class Instance:
     """The running product. `relay_cpu` and `other_cpu` are None where nothing can be pinned."""
 
     def __init__(
-        self, upstream_port: int, relay_cpu: int | None, other_cpu: int | None, tell: Callable[[str], None]
+        self,
+        upstream_port: int,
+        relay_cpu: int | None,
+        other_cpu: int | None,
+        tell: Callable[[str], None],
+        *,
+        root: Path = ROOT,
     ) -> None:
+        self._root = root
         self.port = free_port()
         self._relay_cpu = relay_cpu
         self._other_cpu = other_cpu
@@ -110,7 +117,11 @@ class Instance:
         """Start and wait for the line `ready:`. Raises InstanceError with the end of the log."""
         with self.log.open("wb") as log:
             self._supervisor = subprocess.Popen(
-                [sys.executable, "manage.py", "up"], cwd=ROOT, env=self._environment, stdout=log, stderr=log
+                [sys.executable, "manage.py", "up"],
+                cwd=self._root,
+                env=self._environment,
+                stdout=log,
+                stderr=log,
             )
         if self._other_cpu is not None:
             pin([self._supervisor.pid], self._other_cpu)

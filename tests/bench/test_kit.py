@@ -104,6 +104,56 @@ def test_the_apply_file_names_what_the_bench_calls(kit) -> None:
     assert organization["keys"][0]["member"] == organization["members"][0]["email"]
 
 
+# Stands in for `manage.py up`: one child that looks like a relay process, and a clean end.
+SUPERVISOR = """
+import os, pathlib, signal, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "-m", "gateway.serve", "relay"])
+def stop(*_):
+    child.kill()
+    child.wait()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, stop)
+pathlib.Path(os.environ["VAR_DIR"]).mkdir()
+if "price" not in pathlib.Path(os.environ["CONFIG"]).read_text() or "DATABASE_URL" in os.environ:
+    stop()
+print("some words first\\nready: http://127.0.0.1:" + os.environ["PORT"], flush=True)
+while True:
+    time.sleep(1)
+"""
+
+
+def test_an_instance_is_started_pinned_watched_and_stopped(kit, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("DATABASE_URL", "postgres://elsewhere/")
+    (tmp_path / "manage.py").write_text(SUPERVISOR)
+    cpus = sorted(os.sched_getaffinity(0))
+    instance = kit["instance"].Instance(4321, cpus[0], cpus[-1], print, root=tmp_path)
+    try:
+        instance.start()
+        assert len(instance.relay_pids) == 1
+        assert os.sched_getaffinity(instance.relay_pids[0]) == {cpus[0]}
+        others = set(instance.processes()) - set(instance.relay_pids)
+        assert others
+        assert all(os.sched_getaffinity(pid) == {cpus[-1]} for pid in others)
+        assert not instance.relay_restarted()
+        os.kill(instance.relay_pids[0], 9)
+        while kit["processes"].command_line(instance.relay_pids[0]):
+            pass
+        assert instance.relay_restarted()
+    finally:
+        instance.stop()
+        instance.remove()
+    assert not instance.folder.exists()
+
+
+def test_an_instance_that_does_not_start_says_why(kit, tmp_path: Path) -> None:
+    (tmp_path / "manage.py").write_text("raise SystemExit('the port is taken')")
+    instance = kit["instance"].Instance(4321, None, None, print, root=tmp_path)
+    with pytest.raises(kit["instance"].InstanceError, match="the port is taken"):
+        instance.start()
+    instance.stop()
+    instance.remove()
+
+
 def test_a_bench_that_fails_counts_as_an_error(kit) -> None:
     result = (
         kit["compare"]
