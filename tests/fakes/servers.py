@@ -24,9 +24,7 @@ async def main(folder: Path) -> None:
         (folder / name).mkdir(parents=True, exist_ok=True)
     lifeline = make_lifeline()
     temporaries = Temporaries(folder / "run")
-    supervisor = Supervisor(
-        log_dir=folder / "log", lifeline=lifeline, say=sys.stderr.write
-    )
+    supervisor = Supervisor(log_dir=folder / "log", lifeline=lifeline, say=sys.stderr.write)
     postgres, valkey = Postgres(folder, temporaries, FAST), Valkey(folder, temporaries)
     postgres.prepare(lifeline)
     valkey.prepare()
