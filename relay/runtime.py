@@ -25,6 +25,7 @@ from relay.metering.takeover import take_over
 from relay.state.loader import SnapshotLoader
 from relay.stations import Stations
 from relay.upstreams.attempt import Upstreams
+from relay.upstreams.dialing import client_tls
 from relay.upstreams.pool import Pool
 
 __all__ = ["RelayConfig", "RelayRuntime"]
@@ -84,6 +85,7 @@ class RelayRuntime:
                 peppers=config.peppers,
                 draw=random.Random(),
             )
+            await asyncio.to_thread(client_tls)  # reads the system's certificates: not during the first call
             await self.store.open()
             self.loader.start()
             self.shipper.start()
