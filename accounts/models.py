@@ -44,7 +44,7 @@ class User(AbstractBaseUser, PermissionsMixin):
     is_active = models.BooleanField(default=True)
     date_joined = models.DateTimeField(default=timezone.now)
 
-    objects: ClassVar[UserManager] = UserManager()  # type: ignore[misc]
+    objects: ClassVar[UserManager] = UserManager()
 
     EMAIL_FIELD = "email"
     USERNAME_FIELD = "email"

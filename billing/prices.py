@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from django.db.models import QuerySet
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from accounts.errors import Invalid
 from accounts.permissions import Acting, Permission, require
@@ -45,7 +45,7 @@ def terms_of(price: Price) -> PriceTerms:
 
 def prices_in_force(now: datetime | None = None) -> QuerySet[Price]:
     """The version in force of every model's price."""
-    come: QuerySet[Price] = Price.objects.filter(valid_from__lte=now or timezone.now())
+    come: QuerySet[Price] = Price.objects.filter(valid_from__lte=now or Now())
     return come.order_by("model_name", "-valid_from", "-pk").distinct("model_name")
 
 
@@ -65,9 +65,15 @@ def set_price(*, acting: Acting, model_name: str, terms: PriceTerms) -> tuple[Pr
     if current is not None and terms_of(current) == terms:
         return current, False
     columns = {name: getattr(terms, name) for name in RATE_FIELDS}
+    # The database's clock decides, here and where relay processes ask: another one may run ahead of it.
     made = Price.objects.create(
-        model_name=model_name, currency=terms.currency, discount=terms.discount, **columns
+        model_name=model_name,
+        valid_from=Now(),
+        currency=terms.currency,
+        discount=terms.discount,
+        **columns,
     )
+    made.refresh_from_db()
     return made, True
 
 

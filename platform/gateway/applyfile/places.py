@@ -27,7 +27,7 @@ _SHOWN = 60
 class Place:
     """One node, and how it is called: `organizations[0].keys[0].limits.rpm`."""
 
-    node: yaml.Node
+    node: yaml.Node = field(repr=False)
     path: str
     problems: Problems = field(repr=False)
 

@@ -22,7 +22,7 @@ def read_declared(data: bytes, *, problems: Problems, secrets: SecretSource) -> 
         return Declared(None, {}, None, None)
     table = open_table(Place(root, "", problems), _SECTIONS)
     sections = table.fields if table else {}
-    upstreams, accounts_of = None, {}
+    upstreams, accounts_of = None, dict[str, tuple[str, ...]]()
     if "upstreams" in sections:
         upstreams, accounts_of = read_upstreams(sections["upstreams"], secrets)
     models = read_models(sections["models"]) if "models" in sections else None

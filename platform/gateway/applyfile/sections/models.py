@@ -25,18 +25,18 @@ _KINDS = tuple(kind for kind in Kind.values if kind not in later.KINDS)
 
 def read_models(place: Place) -> tuple[DeclaredModel, ...]:
     """The models declared. A name or alias that two of them claim is refused."""
-    models = []
-    owner: dict[str, str] = {}
+    models: list[DeclaredModel] = []
+    owners: dict[str, DeclaredModel] = {}
     for item in place.items():
         table = open_table(item, _FIELDS, later.FIELDS["model"])
         model = table and _read_model(table)
         if not model:
             continue
         for claimed in (model.name, *model.terms.aliases):
-            first = owner.setdefault(claimed, model.name)
-            if first is not model.name:
+            owner = owners.setdefault(claimed, model)
+            if owner is not model:
                 field = "name" if claimed == model.name else "aliases"
-                item.at(field).refuse(f"{claimed!r} is a name of the model {first!r} already")
+                item.at(field).refuse(f"{claimed!r} is a name of the model {owner.name!r} already")
         models.append(model)
     return tuple(models)
 
