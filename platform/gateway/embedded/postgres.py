@@ -184,6 +184,7 @@ class Postgres:
             "--auth=scram-sha-256",
             "--encoding=UTF8",
             *_locale_arguments(major),
+            *(["--no-sync"] if self._settings.get("fsync") == "off" else []),
         ]
         try:
             done = run_as(

@@ -23,7 +23,7 @@ _MIN_POSTGRES = 140000
 _MIN_REDIS = 7
 
 
-async def wait_for_database(url: str, say: Callable[[str], None]) -> None:
+async def wait_for_database(url: str, say: Callable[[str], None], wait_s: float = _WAIT_S) -> None:
     """Return once the database takes our login. Raises EnvError if it does not, or is too old."""
 
     def version() -> int:
@@ -32,11 +32,11 @@ async def wait_for_database(url: str, say: Callable[[str], None]) -> None:
 
     parameters = parse_database_url(url)
     where = f"DATABASE_URL: the database {parameters['dbname']} on {parameters['host']}"
-    if await _wait(version, psycopg.OperationalError, where, say) < _MIN_POSTGRES:
+    if await _wait(version, psycopg.OperationalError, where, say, wait_s) < _MIN_POSTGRES:
         raise EnvError(f"{where} is older than PostgreSQL {_MIN_POSTGRES // 10000}")
 
 
-async def wait_for_redis(url: str, say: Callable[[str], None]) -> None:
+async def wait_for_redis(url: str, say: Callable[[str], None], wait_s: float = _WAIT_S) -> None:
     """Return once the Redis or Valkey answers. Raises EnvError if it does not, or is too old."""
     # Here and not above: it costs a tenth of a second that a start with embedded servers need not spend.
     import redis
@@ -48,7 +48,7 @@ async def wait_for_redis(url: str, say: Callable[[str], None]) -> None:
         return int(str(server["redis_version"]).split(".", 1)[0])
 
     where = f"REDIS_URL: the server at {urlsplit(url).hostname}"
-    if await _wait(version, redis.RedisError, where, say) < _MIN_REDIS:
+    if await _wait(version, redis.RedisError, where, say, wait_s) < _MIN_REDIS:
         raise EnvError(f"{where} is older than Redis {_MIN_REDIS} and Valkey 8")
 
 
@@ -69,9 +69,9 @@ def see_to_roles(url: str) -> None:
 
 
 async def _wait(
-    ask: Callable[[], int], failure: type[Exception], where: str, say: Callable[[str], None]
+    ask: Callable[[], int], failure: type[Exception], where: str, say: Callable[[str], None], wait_s: float
 ) -> int:
-    give_up_at = asyncio.get_running_loop().time() + _WAIT_S
+    give_up_at = asyncio.get_running_loop().time() + wait_s
     said = False
     while True:
         try:
@@ -84,4 +84,4 @@ async def _wait(
             if not said:
                 say(f"{why}; waiting")
                 said = True
-        await asyncio.sleep(_RETRY_S)
+        await asyncio.sleep(min(_RETRY_S, wait_s))

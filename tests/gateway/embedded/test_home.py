@@ -57,11 +57,6 @@ def test_programs_and_data_in_one_private_folder_work_too(private_wheels):
     assert not any(program.exists() for program in programs)
 
 
-def test_programs_that_can_be_executed_are_not_copied(place):
-    with running_servers(place):
-        assert not list(place.glob("*/program"))
-
-
 @as_root
 def test_data_keep_their_owner(place):
     data = place / "data"

@@ -200,19 +200,38 @@ def test_somebody_who_is_not_root_can_run_them(place):
     assert told["user"] == told["postgres"] == told["valkey"] != 0
 
 
-def test_data_of_another_major_version_are_refused_by_name(place):
-    with running_servers(place):
+@pytest.fixture(scope="module")
+def stopped() -> Iterator[Path]:
+    """The folder of servers that ran and were stopped."""
+    folder = make_place()
+    with running_servers(folder):
         pass
-    (place / "pg" / "data" / "PG_VERSION").write_text("9\n")
-    with pytest.raises(LaunchError, match="PostgreSQL 9 is needed"), running_servers(place):
-        pass
+    yield folder
+    shutil.rmtree(folder)
 
 
-def test_data_without_their_passwords_are_refused(place):
-    with running_servers(place):
+def test_data_of_another_major_version_are_refused_by_name(stopped):
+    version = stopped / "pg" / "data" / "PG_VERSION"
+    text = version.read_text()
+    version.write_text("9\n")
+    with pytest.raises(LaunchError, match="PostgreSQL 9 is needed"), running_servers(stopped):
         pass
-    (place / "pg" / "passwords.json").unlink()
-    with pytest.raises(LaunchError, match=r"passwords\.json is missing"), running_servers(place):
+    version.write_text(text)
+
+
+def test_data_without_their_passwords_are_refused(stopped):
+    passwords = stopped / "pg" / "passwords.json"
+    passwords.rename(stopped / "elsewhere")
+    with pytest.raises(LaunchError, match=r"passwords\.json is missing"), running_servers(stopped):
+        pass
+    (stopped / "elsewhere").rename(passwords)
+
+
+def test_a_server_that_does_not_start_says_why(stopped):
+    with (
+        pytest.raises(LaunchError, match=r"postgres does not start\n(.*\n)*.*shared_buffers"),
+        running_servers(stopped, settings={"shared_buffers": "none"}),
+    ):
         pass
 
 
@@ -222,14 +241,6 @@ def test_a_folder_that_holds_something_else_is_left_alone(place):
     with pytest.raises(LaunchError, match="holds no PostgreSQL data"), running_servers(place):
         pass
     assert (place / "pg" / "data" / "photos").exists()
-
-
-def test_a_server_that_does_not_start_says_why(place):
-    with (
-        pytest.raises(LaunchError, match=r"postgres does not start\n(.*\n)*.*shared_buffers"),
-        running_servers(place, settings={"shared_buffers": "none"}),
-    ):
-        pass
 
 
 def test_a_port_of_valkey_is_never_somebody_elses(servers):
