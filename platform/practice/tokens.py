@@ -27,7 +27,7 @@ def cut_pieces(source: Iterable[str], size_bytes: int = BYTES_PER_TOKEN) -> Iter
     >>> list(cut_pieces(["prac", "tice"])), list(cut_pieces(["驿站 on"]))
     (['prac', 'tice'], ['驿', '站 ', 'on'])
     """
-    waiting, given, target = b"", 0, size_bytes
+    waiting, given, target = bytearray(), 0, size_bytes
     for text in source:
         waiting += text.encode()
         start = 0
@@ -39,6 +39,6 @@ def cut_pieces(source: Iterable[str], size_bytes: int = BYTES_PER_TOKEN) -> Iter
             given += end - start
             start = end
             target += size_bytes
-        waiting = waiting[start:]
+        del waiting[:start]
     if waiting:
         yield waiting.decode()
