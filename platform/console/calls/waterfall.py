@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 __all__ = ["PARTIES", "STAGES", "Bar", "Mark", "Share", "Waterfall", "draw_waterfall"]
 
-# stage -> party, in the order of the walk (design, section 9).
+# stage -> party, in the order in which the relay marks them (relay.metering.timing).
 STAGES: dict[str, str] = {
-    "receive": "client",
     "queue": "relay",
     "auth": "relay",
-    "permit": "relay",
+    "receive": "client",
     "route": "relay",
+    "permit": "relay",
+    "failover": "upstream",
     "connect": "network",
     "send": "network",
     "upstream_wait": "upstream",
@@ -125,10 +126,10 @@ def _mark(name: str, ms: float, scale: float) -> Mark:
 
 
 def _ticks(scale: float) -> tuple[Tick, ...]:
-    """Round steps, four to eight of them, without the one that would touch the right edge."""
+    """Round steps, three to seven of them, without the one that would touch the right edge."""
     step = 10 ** (len(str(int(scale))) - 1) if scale >= 1 else 0.1
     for divisor in (1, 2, 5, 10):
-        if scale / (step / divisor) >= 4:
+        if scale / (step / divisor) >= 3:
             step /= divisor
             break
     count = int(scale / step)

@@ -75,6 +75,10 @@ class Overview:
     hours: list[Figures] = field(default_factory=list)
     models: list[tuple[str, Figures]] = field(default_factory=list)
 
+    @property
+    def middle(self) -> datetime:
+        return self.start + (self.end - self.start) / 2
+
 
 def read_overview(sight: Sight, now: datetime) -> Overview:
     """The 24 hours up to `now`, in hours of the clock: the last one is still running."""

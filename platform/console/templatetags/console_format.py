@@ -109,6 +109,12 @@ def exact_money(value: Decimal | None, currency: str) -> SafeString | str:
     return format_html('<span class="money">{}<span class="unit">{}{}</span></span>', f"{value:,f}", "\u00a0", currency)
 
 
+@register.filter
+def plain_decimal(value: Decimal) -> str:
+    """An exact decimal number, all its digits, thousands set apart."""
+    return f"{value:,f}"
+
+
 def _shown_amount(nano: int) -> str:
     value = abs(nano)
     if value == 0:
@@ -146,6 +152,12 @@ def day(value: datetime | None) -> SafeString | str:
     return _DASH if value is None else _time(value, f"{timezone.localtime(value):%Y-%m-%d %H:%M}")
 
 
+@register.filter
+def plain_hour(value: datetime) -> str:
+    """Hours and minutes, without markup."""
+    return f"{timezone.localtime(value):%H:%M}"
+
+
 def _time(value: datetime, text: str) -> SafeString:
     utc = value.astimezone(UTC)
     local = timezone.localtime(value)
@@ -157,6 +169,13 @@ def _time(value: datetime, text: str) -> SafeString:
 def field_input(value: datetime | None) -> str:
     """A time as the value of an `<input type="datetime-local">`."""
     return "" if value is None else f"{timezone.localtime(value):%Y-%m-%dT%H:%M}"
+
+
+@register.filter
+def share_of(value: float | None, whole: float) -> str:
+    """A width in percent for an SVG attribute; a value above nothing is never thinner than can be seen."""
+    share = 100 * (value or 0) / whole if whole else 0
+    return f"{min(max(share, 0.5 if value else 0), 100):.2f}%"
 
 
 @register.filter
