@@ -23,7 +23,9 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts import scope
-from accounts.models import Member, Organization, Role, User
+from accounts.models import Member, Organization, User
+from accounts.permissions import Acting, Permission
+from accounts.queries import memberships_of
 
 __all__ = ["SWITCHER_LENGTH", "Sight", "Visitor", "find_visitor", "organization_page"]
 
@@ -44,42 +46,47 @@ class Sight:
 class Visitor:
     """A person at one organization. `member` is None for an operator who comes from outside.
 
-    `others` are the organizations that the switcher offers, `many` says that there is more than one to choose from.
+    `others` are the organizations that the switcher offers beside this one.
     """
 
     user: User
     organization: Organization
     member: Member | None
+    acting: Acting
     others: tuple[Organization, ...] = ()
 
     @property
     def many(self) -> bool:
+        """Whether there is an organization to choose."""
         return bool(self.others)
 
     @property
     def is_operator(self) -> bool:
-        return self.user.is_operator
+        return self.acting.is_operator
 
     @property
     def sees_all_calls(self) -> bool:
-        return self.is_operator or self._has_role(Role.OWNER, Role.ADMIN, Role.FINANCE)
+        return self.may(Permission.SEE_CALLS)
 
     @property
     def sees_money(self) -> bool:
-        return self.is_operator or self._has_role(Role.OWNER, Role.ADMIN, Role.FINANCE)
+        return self.may(Permission.SEE_MONEY)
 
     @property
     def manages_keys(self) -> bool:
-        return self.is_operator or self._has_role(Role.OWNER, Role.ADMIN)
+        return self.may(Permission.MANAGE_KEYS)
 
     @property
     def sight(self) -> Sight:
-        own = None if self.sees_all_calls or self.member is None else self.member.pk
+        own = None if self.sees_all_calls else self.acting.member_id
         return Sight(self.organization.pk, member_id=own, operator=self.is_operator)
 
     @property
     def zone(self) -> ZoneInfo:
         return ZoneInfo(self.organization.time_zone)
+
+    def may(self, permission: Permission) -> bool:
+        return self.acting.may(permission, self.organization.pk)
 
     def url(self, name: str, *args: object, **query: object) -> str:
         """The address of a page; it names the organization where there is a choice."""
@@ -88,9 +95,6 @@ class Visitor:
             asked["organization"] = self.organization.name
         return reverse(name, args=args) + (f"?{urlencode(asked)}" if asked else "")
 
-    def _has_role(self, *roles: str) -> bool:
-        return self.member is not None and self.member.role in roles
-
 
 def find_visitor(user: User, asked: str | None, last: str | None = None) -> Visitor | None:
     """The visitor at the organization `asked` for, else at the `last` one, else at their first.
@@ -98,36 +102,38 @@ def find_visitor(user: User, asked: str | None, last: str | None = None) -> Visi
     None if the person has no organization at all. Raises Http404 if they have no part in the one asked for.
     """
     with scope.site("gate"):
-        memberships = list(
-            Member.objects.filter(user=user).select_related("organization").order_by("organization__title", "pk")
-        )
-        by_name = {member.organization.name: member for member in memberships}
-        for name in (asked, last):
-            if name and name in by_name:
-                return _visitor(user, by_name[name].organization, by_name[name], memberships)
-            if name and user.is_operator:
-                organization = Organization.objects.filter(name=name).first()
-                if organization is not None:
-                    return _visitor(user, organization, None, memberships)
-            if name and name is asked:
-                raise Http404("no such organization")
-        if memberships:
-            return _visitor(user, memberships[0].organization, memberships[0], memberships)
-        if user.is_operator:
-            organization = Organization.objects.order_by("title", "pk").first()
-            if organization is not None:
-                return _visitor(user, organization, None, memberships)
-    return None
+        memberships = list(memberships_of(user))
+        organization = _named(user, memberships, asked)
+        if organization is None and asked:
+            raise Http404("no such organization")
+        organization = organization or _named(user, memberships, last) or _first(user, memberships)
+        return None if organization is None else _visitor(user, organization, memberships)
 
 
-def _visitor(user: User, here: Organization, member: Member | None, memberships: list[Member]) -> Visitor:
+def _named(user: User, memberships: list[Member], name: str | None) -> Organization | None:
+    for member in memberships:
+        if member.organization.name == name:
+            return member.organization
+    return Organization.objects.filter(name=name).first() if name and user.is_operator else None
+
+
+def _first(user: User, memberships: list[Member]) -> Organization | None:
+    if memberships:
+        return memberships[0].organization
+    return Organization.objects.order_by("title", "pk").first() if user.is_operator else None
+
+
+def _visitor(user: User, here: Organization, memberships: list[Member]) -> Visitor:
+    member = next((row for row in memberships if row.organization_id == here.pk), None)
+    if member is not None:
+        member.user = user
     known = [row.organization for row in memberships]
-    if user.is_operator and len(known) < SWITCHER_LENGTH:
-        taken = [organization.pk for organization in known]
-        more = Organization.objects.exclude(pk__in=taken).order_by("title", "pk")
-        known += more[: SWITCHER_LENGTH - len(known)]
+    if user.is_operator and len(known) <= SWITCHER_LENGTH:
+        more = Organization.objects.exclude(pk__in=[organization.pk for organization in known])
+        known += more.order_by("title", "pk")[: SWITCHER_LENGTH + 1 - len(known)]
     others = [organization for organization in known if organization.pk != here.pk]
-    return Visitor(user=user, organization=here, member=member, others=tuple(others[:SWITCHER_LENGTH]))
+    acting = Acting.of_operator(user) if user.is_operator or member is None else Acting.of_member(member)
+    return Visitor(user, here, member, acting, tuple(others[:SWITCHER_LENGTH]))
 
 
 def organization_page(

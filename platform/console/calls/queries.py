@@ -93,7 +93,7 @@ def find_names(calls: Iterable[UsageRecord], *, organizations: bool = False) -> 
     member_ids.discard(None)
     return Names(
         organizations=_pairs(Organization.objects.filter(pk__in=organization_ids), "name") if organizations else {},
-        members=_pairs(Member.objects.filter(pk__in=member_ids), "user__email") if member_ids else {},
+        members=_pairs(Member.with_disabled.filter(pk__in=member_ids), "user__email") if member_ids else {},
         keys=_pairs(Key.objects.filter(pk__in=key_ids), "name") if key_ids else {},
     )
 
@@ -143,7 +143,7 @@ def _members_called(text: str) -> QuerySet[Any, int]:
     named = Q(user__email=text.lower())
     if text.isascii() and text.isdecimal() and len(text) < 19:
         named |= Q(pk=int(text))
-    return Member.objects.filter(named).values_list("pk", flat=True)
+    return Member.with_disabled.filter(named).values_list("pk", flat=True)
 
 
 def _pairs(rows: QuerySet[Any], name: str) -> dict[int, str]:

@@ -30,6 +30,8 @@ STAGES: dict[str, str] = {
 PARTIES = ("client", "relay", "network", "upstream", "unexplained")
 # Thinner than this a bar cannot be seen: chosen, about 2 px of a bar 700 px wide.
 _MIN_WIDTH = 0.3
+# Two marks that lie closer than this share of the total are drawn as one.
+_ONE_MOMENT = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A moment on the line. `anchor` keeps its label inside the picture."""
+    """A moment on the line: `ttfb`, `ttft` or `both`. `anchor` keeps its label inside the picture."""
 
     name: str
     ms: float
@@ -99,6 +101,8 @@ def draw_waterfall(
         bars.append(Bar(name, party, ms, ms / scale, _percent(min(100 * at / scale, 100 - width)), _percent(width)))
         at += ms
     marks = [("ttfb", ttfb_ms), ("ttft", ttft_ms)]
+    if ttft_ms is not None and ttfb_ms is not None and abs(ttft_ms - ttfb_ms) < _ONE_MOMENT * scale:
+        marks = [("both", ttft_ms)]
     return Waterfall(
         bars=tuple(bars),
         shares=_shares(known, scale),

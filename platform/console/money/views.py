@@ -34,12 +34,12 @@ def money(request: HttpRequest) -> HttpResponse:
     except cursor.BadCursor:
         error = _("This page of the list does not exist. Start again from the newest posting.")
     balance = queries.balance_nano(visitor.organization.pk)
-    held_now = held.held_nano(visitor.organization.pk)
+    use = held.use_of(visitor.organization.pk, held.ORGANIZATION)
     shown = {"show": chosen if chosen != "all" else ""}
     context = {
         "balance": balance,
-        "held": held_now,
-        "available": None if held_now is None else balance - held_now,
+        "held": None if use is None else use.held_nano,
+        "available": None if use is None else balance - use.held_nano,
         "currency": visitor.organization.currency,
         "page": page,
         "error": error,

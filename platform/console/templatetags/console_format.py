@@ -16,13 +16,14 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from console.amounts import decimal_string
+from console.amounts import NANO_DIGITS, decimal_string
 
 register = template.Library()
 
 # Thin no-break space: keeps a figure and its unit together.
 _THIN = "\u202f"
 _DASH = "\u2013"
+_MINUS = "\u2212"
 # From here on seconds read better than milliseconds.
 _SECONDS_FROM_MS = 1000
 
@@ -77,18 +78,26 @@ def plain_duration(ms: float | None) -> str:
 
 
 @register.filter
+def scale_mark(ms: float) -> str:
+    """A round duration on a scale, without idle zeros."""
+    return f"{ms:g}{_THIN}ms" if ms < _SECONDS_FROM_MS else f"{ms / 1000:g}{_THIN}s"
+
+
+@register.filter
 def percent(share: float | None) -> str:
     """A share of 1 as percent, finer where it is small."""
     if share is None:
         return _DASH
     value = 100 * share
+    if 0 < value < 0.01:
+        return f"<0.01{_THIN}%"
     digits = 0 if value >= 99.95 or value == 0 else 1 if value >= 1 else 2
     return f"{value:.{digits}f}{_THIN}%"
 
 
 @register.filter
 def money(nano: int | None, currency: str) -> SafeString | str:
-    """An amount with its currency. Shown to six digits after the point where it has more; exact in `title`."""
+    """An amount with its currency, rounded to be read; the exact one in `title`."""
     if nano is None:
         return _DASH
     exact = decimal_string(nano)
@@ -99,6 +108,12 @@ def money(nano: int | None, currency: str) -> SafeString | str:
         _shown_amount(nano),
         "\u00a0",
     )
+
+
+@register.filter
+def whole_money(nano: int | None, currency: str) -> SafeString | str:
+    """An amount with its currency, to the last digit."""
+    return _DASH if nano is None else exact_money(Decimal(decimal_string(nano)), currency)
 
 
 @register.filter
@@ -116,15 +131,14 @@ def plain_decimal(value: Decimal) -> str:
 
 
 def _shown_amount(nano: int) -> str:
-    value = abs(nano)
-    if value == 0:
-        return "0.00"
-    # At least two digits after the point; small amounts keep four that count, up to nine digits.
-    digits = 2
-    while digits < 9 and value < 10 ** (9 - digits + 3) and value % 10 ** (9 - digits):
-        digits += 1
-    rounded = Decimal(nano).scaleb(-9).quantize(Decimal(1).scaleb(-digits))
-    return f"{rounded:,f}"
+    """Four digits after the point, so that columns align; what is smaller shows its first two digits; nothing is 0."""
+    if nano == 0:
+        return "0"
+    digits = 4
+    while digits < NANO_DIGITS and abs(nano) < 10 ** (NANO_DIGITS - digits):
+        digits += 2
+    rounded = Decimal(nano).scaleb(-NANO_DIGITS).quantize(Decimal(1).scaleb(-min(digits, NANO_DIGITS)))
+    return f"{rounded:,f}".replace("-", _MINUS)
 
 
 @register.filter
@@ -143,7 +157,13 @@ def full_moment(value: datetime | None) -> SafeString | str:
     if value is None:
         return _DASH
     local = timezone.localtime(value)
-    return _time(value, f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03d} {local:%Z}")
+    return _time(value, f"{local:%Y-%m-%d %H:%M:%S}.{local.microsecond // 1000:03d} {_offset(local)}")
+
+
+def _offset(local: datetime) -> str:
+    """The distance to UTC; short names of zones mean different ones in different places."""
+    text = f"{local:%z}"
+    return f"UTC{text[:3]}:{text[3:5]}"
 
 
 @register.filter
@@ -161,7 +181,7 @@ def plain_hour(value: datetime) -> str:
 def _time(value: datetime, text: str) -> SafeString:
     utc = value.astimezone(UTC)
     local = timezone.localtime(value)
-    title = f"{local:%Y-%m-%d %H:%M:%S %Z}"
+    title = f"{local:%Y-%m-%d %H:%M:%S} {_offset(local)}"
     return format_html('<time datetime="{}" title="{}">{}</time>', utc.isoformat().replace("+00:00", "Z"), title, text)
 
 
@@ -192,7 +212,10 @@ def described(field: Any) -> SafeString:
         ids.append(f"{field.auto_id}-help")
     if field.errors:
         ids.append(f"{field.auto_id}-error")
-    attrs = {"aria-describedby": " ".join(ids)} if ids else {}
+    # The label says what the field is; a placeholder would say it twice and vanish when it is needed.
+    attrs: dict[str, Any] = {"placeholder": False}
+    if ids:
+        attrs["aria-describedby"] = " ".join(ids)
     if field.errors:
         attrs["aria-invalid"] = "true"
     return field.as_widget(attrs=attrs)
