@@ -1,0 +1,16 @@
+"""Addresses of the control API."""
+
+from django.urls import path
+from drf_spectacular.views import SpectacularAPIView
+
+from console.api import calls, keys
+
+__all__ = ["urlpatterns"]
+
+urlpatterns = [
+    path("calls/", calls.CallList.as_view(), name="api_calls"),
+    path("calls/<uuid:call_id>/", calls.CallPage.as_view(), name="api_call"),
+    path("keys/", keys.KeyList.as_view(), name="api_keys"),
+    path("keys/<int:key_id>/", keys.KeyPage.as_view(), name="api_key"),
+    path("schema/", SpectacularAPIView.as_view(permission_classes=[], authentication_classes=[]), name="api_schema"),
+]

@@ -1,0 +1,21 @@
+"""Every address that the console process answers. The relay hands over what is not a call."""
+
+from allauth.account import views as account
+from django.urls import URLPattern, URLResolver, include, path
+
+from console import health
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("healthz", health.live, name="healthz"),
+    path("readyz", health.ready, name="readyz"),
+    path("language/", include("django.conf.urls.i18n")),
+    path("sign-in/", account.login, name="account_login"),
+    path("sign-out/", account.logout, name="account_logout"),
+    path("sign-up/", account.signup, name="account_signup"),
+    path("sign-in/inactive/", account.account_inactive, name="account_inactive"),
+    path("password/", account.password_change, name="account_change_password"),
+    path("password/again/", account.reauthenticate, name="account_reauthenticate"),
+    path("api/v1/", include("console.api.urls")),
+    path("v1/", include("console.api.managed_urls")),
+    path("", include("console.urls")),
+]
