@@ -189,11 +189,13 @@ class _Up:
             child_environment(os.environ, given, self._root), self._root, self._run_dir, env.drain_s()
         )
         await self._set_up(house)
-        await self._start_children(house, uds)
-        self._supervisor.add(house.practice(practice_port), wanted=False)
+        watch = PracticeWatch(urls["DATABASE_URL"])
+        wanted = env.practice_allowed() and bool(await watch.is_wanted())
+        self._supervisor.add(house.practice(practice_port), wanted=wanted)
+        await self._start_children(house, uds, *(["practice"] if wanted else []))
         sys.stdout.write(f"ready: {env.public_url() or self._own_url()}\n")
         self._print_setup_output()
-        await self._watch_practice(urls["DATABASE_URL"])
+        await self._watch_practice(watch)
 
     async def _start_servers(self) -> dict[str, str]:
         """Embedded servers that answer, or given ones that do; the URLs of both."""
@@ -259,8 +261,8 @@ class _Up:
         sys.stdout.flush()
         self._setup_output.clear()
 
-    async def _start_children(self, house: House, uds: Path) -> None:
-        """Start what serves and works; return when a person could sign in."""
+    async def _start_children(self, house: House, uds: Path, *others: str) -> None:
+        """Start what serves and works; return when a person could sign in, and `others` answer too."""
         place = local_address(self._listener)
         public = (env.public_url() or "").partition("://")[2]
         host = public or host_header(env.host(), place[1])
@@ -276,18 +278,18 @@ class _Up:
         self._supervisor.add(house.console(uds, console_ready))
         self._supervisor.add(house.worker())
         self._supervisor.add(house.beat())
-        await self._supervisor.wait_ready(*self._supervisor.names(), timeout_s=_READY_S)
+        names = [name for name in self._supervisor.names() if name != "practice"]
+        await self._supervisor.wait_ready(*names, *others, timeout_s=_READY_S)
         try:
             async with asyncio.timeout(_READY_S):
                 while True:
-                    if await is_page(place, "/accounts/login/", host):
+                    if await is_page(place, "/sign-in/", host):
                         return
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError as exc:
             raise RunFailed(f"the sign-in page does not answer; see {self._var_dir}/log") from exc
 
-    async def _watch_practice(self, database_url: str) -> None:
-        watch = PracticeWatch(database_url)
+    async def _watch_practice(self, watch: PracticeWatch) -> None:
         try:
             while True:
                 wanted = env.practice_allowed() and await watch.is_wanted()

@@ -34,6 +34,8 @@ RETRY_S = 1.0
 UNKNOWN_S = 5.0
 UNKNOWN_MAX = 10_000
 QUERY_TIMEOUT_S = 10.0
+# Changes are pruned after an hour: whoever was cut off for nearly that long reads everything anew.
+CHANGES_KEPT_S = 1_800.0
 
 _HORIZON = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS horizon"
 _CHANGES = "SELECT DISTINCT kind, row_id FROM relay_change WHERE xid >= %s::xid8"
@@ -55,6 +57,7 @@ class SnapshotLoader:
         self._conninfo = conninfo
         self._field_keys = field_keys
         self._horizon = "0"
+        self._fresh_at = 0.0
         self._unknown: dict[bytes, float] = {}
         self._task: asyncio.Task[None] | None = None
         self._lookup: psycopg.AsyncConnection[Any] | None = None
@@ -92,7 +95,7 @@ class SnapshotLoader:
         connection = await self._connect()
         try:
             await connection.execute("LISTEN yizhan_changes")
-            if self.loaded.is_set():
+            if self.loaded.is_set() and time.monotonic() - self._fresh_at < CHANGES_KEPT_S:
                 await self._refresh(connection)
             else:
                 await self._load_all(connection)
@@ -117,8 +120,10 @@ class SnapshotLoader:
             await connection.execute("SELECT set_config('app.site', 'snapshot', true)")
             horizon = await self._read_horizon(connection)
             change = await self._read(connection, None)
-        self.snapshot.apply(change)
+        self.snapshot.replace_all(change)
+        self._unknown.clear()
         self._horizon = horizon
+        self._fresh_at = time.monotonic()
         self.loaded.set()
 
     async def _read_horizon(self, connection: psycopg.AsyncConnection[Any]) -> str:
@@ -142,6 +147,7 @@ class SnapshotLoader:
             if change.keys:
                 self._unknown.clear()
         self._horizon = horizon
+        self._fresh_at = time.monotonic()
 
     async def _read(
         self, connection: psycopg.AsyncConnection[Any], wanted: dict[str, list[int]] | None

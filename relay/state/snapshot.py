@@ -156,6 +156,18 @@ class Snapshot:
                 return model
         return None
 
+    def replace_all(self, whole: SnapshotChange) -> None:
+        """Take over everything anew: what `whole` does not hold is gone."""
+        for old, new in (
+            (self.organizations, whole.organizations),
+            (self.upstreams, whole.upstreams),
+            (self._fingerprints, whole.keys),
+            (self._models, whole.models),
+            (self._rates, whole.rates),
+        ):
+            new.update(dict.fromkeys(set(old) - set(new)))  # type: ignore[attr-defined,operator]
+        self.apply(whole)
+
     def apply(self, change: SnapshotChange) -> None:
         """Take over what was read anew, in one step."""
         _replace(self.organizations, change.organizations)

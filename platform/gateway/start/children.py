@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.start.probe import ask
 from gateway.supervisor import ChildSpec
 
 __all__ = ["SERVER_STAGE", "House", "child_environment", "manage"]
@@ -95,6 +96,10 @@ class House:
 
     def practice(self, port: int) -> ChildSpec:
         """The practice provider."""
+
+        async def ready() -> bool:
+            return await ask(("127.0.0.1", port), "/v1/models", "127.0.0.1") is not None
+
         return ChildSpec(
             name="practice",
             argv=(sys.executable, "-m", "practice", "--port", str(port)),
@@ -102,6 +107,7 @@ class House:
             cwd=self.root,
             stage=_PRACTICE_STAGE,
             stop_s=5.0,
+            ready=ready,
         )
 
     def _celery(self, name: str, *options: str) -> ChildSpec:
