@@ -5,6 +5,7 @@ from outside; it listens on the socket only, so nobody else can write them.
 """
 
 import asyncio
+import logging
 from typing import Any
 from urllib.parse import quote
 
@@ -14,11 +15,13 @@ from websockets.asyncio.client import unix_connect
 
 from relay.upstreams.endpoint import Endpoint
 from relay.upstreams.exchange import Exchange, Timeouts
-from relay.upstreams.faults import UpstreamFault
+from relay.upstreams.faults import FaultKind, UpstreamFault
 from relay.upstreams.head import build_head
 from relay.upstreams.pool import Pool
 
 __all__ = ["HandOver"]
+
+log = logging.getLogger(__name__)
 
 BODY_BYTES = 32 * 1024 * 1024
 TIMEOUTS = Timeouts(connect_s=2, first_token_s=120, idle_s=120, total_s=600)
@@ -95,6 +98,10 @@ class HandOver:
             while data := await exchange.read():
                 await send({"type": "http.response.body", "body": data, "more_body": True})
             await send({"type": "http.response.body", "body": b""})
+        except UpstreamFault as fault:
+            # The browser left, or the console broke off: the server closes what was begun.
+            if fault.kind is not FaultKind.CLOSED:
+                log.warning("the console broke off an answer: %s", fault.kind)
         finally:
             exchange.close()
             gone.cancel()

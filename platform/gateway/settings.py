@@ -121,7 +121,6 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 
 STATIC_URL = "static/"
-STATIC_ROOT = env.var_dir() / "static"
 STATICFILES_DIRS = [BASE_DIR / "platform" / "console" / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},

@@ -104,7 +104,7 @@ class CallSerializer(serializers.Serializer):
     @extend_schema_field({"type": ["object", "null"]})
     def get_diagnosis(self, _call: UsageRecord) -> None:
         """Null until the relay gives verdicts."""
-        return None
+        return
 
     @property
     def _names(self) -> Names:

@@ -12,7 +12,13 @@ from billing.models import CallStatus, UsageRecord
 from console.api.authentication import MayUseControlApi
 from console.api.call_records import CallSerializer
 from console.api.callers import ApiCaller, entered
-from console.api.pages import ORGANIZATION_PARAMETER, PAGE_PARAMETERS, page_response, page_serializer, page_size
+from console.api.pages import (
+    ORGANIZATION_PARAMETER,
+    PAGE_PARAMETERS,
+    page_response,
+    page_serializer,
+    page_size,
+)
 from console.api.problems import refusals
 from console.calls.filters import parse_filters
 from console.calls.queries import find_call, find_names, list_calls, read_cursor

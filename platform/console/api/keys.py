@@ -21,7 +21,13 @@ from console.api.key_records import (
     NewKeySerializer,
     changed_terms,
 )
-from console.api.pages import ORGANIZATION_PARAMETER, PAGE_PARAMETERS, page_response, page_serializer, page_size
+from console.api.pages import (
+    ORGANIZATION_PARAMETER,
+    PAGE_PARAMETERS,
+    page_response,
+    page_serializer,
+    page_size,
+)
 from console.api.problems import refusals
 from console.calls.filters import BadFilters
 from console.keys.queries import list_keys, read_cursor, spent_by_key

@@ -12,7 +12,7 @@ from rest_framework.utils.urls import replace_query_param
 
 from console.calls.filters import BadFilters
 
-__all__ = ["PAGE_PARAMETERS", "ORGANIZATION_PARAMETER", "next_address", "page_response", "page_serializer", "page_size"]
+__all__ = ["ORGANIZATION_PARAMETER", "PAGE_PARAMETERS", "next_address", "page_response", "page_serializer", "page_size"]
 
 DEFAULT_SIZE = 50
 MAX_SIZE = 200

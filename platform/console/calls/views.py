@@ -3,9 +3,7 @@
 import uuid
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
-from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -15,7 +13,7 @@ from django.utils.translation import gettext_lazy as _
 from billing.models import CallStatus
 from console import cursor
 from console.calls import arithmetic, attempts, queries, waterfall, words
-from console.calls.filters import FILTER_NAMES, RANGES, BadFilters, CallFilters, parse_filters
+from console.calls.filters import FILTER_NAMES, RANGES, BadFilters, parse_filters
 from console.gate import Visitor, organization_page
 from console.overview.queries import ERROR_STATUSES
 from relay.models import Model

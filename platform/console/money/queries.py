@@ -5,7 +5,7 @@ from datetime import datetime
 
 from django.db.models import F, QuerySet, Sum
 
-from billing.models import Account, LedgerEntry, Posting, PostingKind
+from billing.models import Account, LedgerEntry, PostingKind
 from console import cursor
 
 __all__ = ["CREDIT_KINDS", "PostingPage", "PostingRow", "balance_nano", "list_postings", "read_cursor"]

@@ -15,12 +15,12 @@ from typing import Any
 import msgspec
 import psycopg
 from django.core.management.base import BaseCommand, CommandError
-from relay.admission.permit import PERMIT_SCRIPTS, CountersUnknown, Permits, StoreUnavailable
-from relay.admission.store import Store
 
 from billing.ingest import IngestResult, ingest
 from billing.records import CallRecord
 from gateway import database, env
+from relay.admission.permit import PERMIT_SCRIPTS, CountersUnknown, Permits, StoreUnavailable
+from relay.admission.store import Store
 from relay.metering.journal import read_segment
 from relay.metering.takeover import take_over
 
