@@ -51,6 +51,7 @@ class Product:
             (folder / "config.yaml").write_text(config)
             self._env["CONFIG"] = str(folder / "config.yaml")
         self.process: subprocess.Popen[str] | None = None
+        self._reader: threading.Thread | None = None
 
     def start(self) -> "Product":
         """Start and wait for `ready:`, and on a first start for login and key."""
@@ -68,7 +69,8 @@ class Product:
         )
         errors.close()
         lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._read, args=(self.process, lines), daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=(self.process, lines), daemon=True)
+        self._reader.start()
         deadline = began + START_S
         while not self.url:
             line = self._next(lines, deadline)
@@ -93,8 +95,9 @@ class Product:
 
     def _read(self, process: subprocess.Popen[str], lines: "queue.Queue[str | None]") -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            lines.put(line)
+        with process.stdout:
+            for line in process.stdout:
+                lines.put(line)
         lines.put(None)
 
     def _next(self, lines: "queue.Queue[str | None]", deadline: float) -> str:
@@ -183,10 +186,12 @@ class Product:
         return self.process.wait(wait_s)
 
     def close(self) -> None:
-        """Stop, whatever state it is in."""
+        """Stop, whatever state it is in. What it still says is read to its end."""
         if self.process is not None and self.process.poll() is None:
             try:
                 self.stop()
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait(10)
+        if self._reader is not None:
+            self._reader.join(10)
