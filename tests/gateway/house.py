@@ -27,7 +27,7 @@ class House:
         self.root = place / "project"
         self.var_dir = place / "var"
         self.out, self.err = place / "out", place / "err"
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process_or_none: subprocess.Popen[bytes] | None = None
         self._build()
 
     def _build(self) -> None:
@@ -54,7 +54,7 @@ class House:
             "PYTHONDONTWRITEBYTECODE": "1",
         } | variables
         with self.out.open("wb") as out, self.err.open("wb") as err:
-            self._process = subprocess.Popen(
+            self.process_or_none = subprocess.Popen(
                 [sys.executable, str(self.root / "manage.py"), "up", *options],
                 env=env,
                 stdin=subprocess.DEVNULL,
@@ -71,9 +71,14 @@ class House:
         return found[1]
 
     @property
+    def is_running(self) -> bool:
+        return self.process_or_none is not None and self.code is None
+
+    @property
     def process(self) -> subprocess.Popen[bytes]:
-        assert self._process is not None
-        return self._process
+        """What `start` started: `up`, or a make that runs it."""
+        assert self.process_or_none is not None
+        return self.process_or_none
 
     @property
     def code(self) -> int | None:
@@ -109,10 +114,13 @@ def house_at(place: Path) -> Iterator[House]:
     try:
         yield house
     finally:
-        if house._process is not None and house.code is None:
+        if house.is_running:
             family = house.family()
             house.process.kill()
             house.process.wait()
+            for pid, line in family.items():
+                if "manage.py up" in line:  # below a make
+                    os.kill(pid, signal.SIGKILL)
             wait_until(lambda: not any(lives(pid) for pid in family), 60)
 
 

@@ -64,7 +64,7 @@ def choose_identity(data: Path, names: tuple[str, ...]) -> Identity | None:
 
 def run_as(identity: Identity | None, argv: list[str], **more: object) -> subprocess.CompletedProcess[str]:
     """Run a short command as a user, with an empty environment. Raises OSError if it cannot be run."""
-    return subprocess.run(  # type: ignore[call-overload,no-any-return]
+    return subprocess.run(  # type: ignore[call-overload]
         argv,
         user=identity.uid if identity else None,
         group=identity.gid if identity else None,
