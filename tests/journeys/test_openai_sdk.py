@@ -160,15 +160,17 @@ def test_a_cut_stream_raises_while_it_is_read(client: openai.OpenAI) -> None:
 
 
 def test_the_sdk_gives_up_after_its_timeout_and_the_call_is_recorded(product: Product) -> None:
-    with openai.OpenAI(
-        base_url=f"{product.url}/v1", api_key=PRACTICE_KEY, max_retries=0, timeout=0.5
-    ) as client:
-        with pytest.raises(openai.APITimeoutError):
-            client.chat.completions.create(
-                model="practice-fast",
-                messages=[{"role": "user", "content": "@practice headers_delay_ms=20000@"}],
-                extra_headers={"x-task-id": "sdk-timeout"},
-            )
+    with (
+        openai.OpenAI(
+            base_url=f"{product.url}/v1", api_key=PRACTICE_KEY, max_retries=0, timeout=0.5
+        ) as client,
+        pytest.raises(openai.APITimeoutError),
+    ):
+        client.chat.completions.create(
+            model="practice-fast",
+            messages=[{"role": "user", "content": "@practice headers_delay_ms=20000@"}],
+            extra_headers={"x-task-id": "sdk-timeout"},
+        )
     for _ in range(100):
         _, found = product.ask("/api/v1/calls/?task_id=sdk-timeout", key=OPERATOR_KEY)
         if found["results"]:
