@@ -19,7 +19,7 @@ from django.core.management.base import BaseCommand, CommandError
 from billing.ingest import IngestResult, ingest
 from billing.records import CallRecord
 from gateway import database, env
-from relay.admission.permit import PERMIT_SCRIPTS, CountersUnknown, Permits, StoreUnavailable
+from relay.admission.permit import PERMIT_SCRIPTS, Permits, StoreError, StoreUnavailable
 from relay.admission.store import Store
 from relay.metering.journal import read_segment
 from relay.metering.takeover import take_over
@@ -27,6 +27,7 @@ from relay.metering.takeover import take_over
 __all__ = ["Command"]
 
 REFUSED = "rejected.journal"
+SETTLE_AT_ONCE = 500
 
 
 class Command(BaseCommand):
@@ -75,12 +76,17 @@ class _Replay:
 
     async def settle_all(self) -> None:
         """Tell the limit counters. Where they are lost they are rebuilt from the records anyway."""
-        for organization_id, call_id, amount_nano in self._amounts:
-            try:
-                await self._permits.settle(organization_id, call_id, amount_nano)
-            except CountersUnknown:
-                continue
-            except StoreUnavailable:
+        for first in range(0, len(self._amounts), SETTLE_AT_ONCE):
+            outcomes = await asyncio.gather(
+                *(self._permits.settle(*amount) for amount in self._amounts[first : first + SETTLE_AT_ONCE]),
+                return_exceptions=True,
+            )
+            unexpected = [
+                o for o in outcomes if isinstance(o, BaseException) and not isinstance(o, StoreError)
+            ]
+            if unexpected:
+                raise unexpected[0]
+            if any(isinstance(outcome, StoreUnavailable) for outcome in outcomes):
                 self.settled = False
                 return
 
