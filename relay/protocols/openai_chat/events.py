@@ -113,7 +113,7 @@ class ChatStream:
     def finish(self) -> bytes:
         """The bytes left at the end of the body, and the end marker where the upstream left it out."""
         rest = self._splitter.finish()
-        passed = self._pass(rest.rstrip(b"\r\n") + b"\n\n") if rest else b""
+        passed = self._pass(rest) if rest else b""
         if not self.done and self.error is None and self._finished:
             passed += self._late_usage() + DONE
         return passed
