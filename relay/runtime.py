@@ -22,7 +22,7 @@ from relay.metering.finish import Books
 from relay.metering.journal import Journal
 from relay.metering.shipper import Shipper
 from relay.metering.takeover import take_over
-from relay.state.loader import SnapshotLoader
+from relay.state.loader import DatabaseAway, SnapshotLoader
 from relay.stations import Stations
 from relay.upstreams.attempt import Upstreams
 from relay.upstreams.dialing import client_tls
@@ -133,8 +133,11 @@ class RelayRuntime:
 
     async def _read_totals(self, organization_id: int) -> Mapping[str, int]:
         """What each level has spent, once our own records are in."""
-        while self.journal.queued:
-            await self.shipper.ship_once()
+        try:
+            while self.journal.queued:
+                await self.shipper.ship_once()
+        except (psycopg.Error, OSError, TimeoutError) as exc:
+            raise DatabaseAway from exc
         return await self.loader.read_totals(organization_id)
 
     async def _take_over(self) -> None:

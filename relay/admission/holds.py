@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from decimal import Decimal
+from functools import partial
 
 from relay.admission.authenticate import Caller
 from relay.admission.permit import (
@@ -25,6 +26,7 @@ from relay.admission.permit import (
     StoreUnavailable,
 )
 from relay.errors import ErrorKind, Refusal
+from relay.state.loader import DatabaseAway
 from relay.state.snapshot import KeyState, OrganizationState
 
 __all__ = ["Holds", "money"]
@@ -37,7 +39,10 @@ RETRY_S = 0.5
 REFILL = "Ask an administrator of your organization to raise it."
 
 Totals = Callable[[int], Awaitable[Mapping[str, int]]]
-"""Reads from the database what each level of an organization has spent, once our own records are in it."""
+"""Reads from the database what each level of an organization has spent, once our own records are in it.
+
+Raises DatabaseAway.
+"""
 
 
 def money(nano: int) -> str:
@@ -57,16 +62,16 @@ class Holds:
         self._permits = permits
         self._read_totals = read_totals
         self._levels: dict[int, tuple[KeyState, OrganizationState, tuple[LevelLimits, ...]]] = {}
-        self._open: dict[str, tuple[int, OpenHold]] = {}
+        self._open: dict[str, tuple[int, int, tuple[LevelLimits, ...]]] = {}
         self._rebuilding: dict[int, asyncio.Task[bool]] = {}
-        self._settling: set[asyncio.Task[None]] = set()
+        self._settling = 0
         self._unsettled: dict[str, tuple[int, int]] = {}
         self._keeper: asyncio.Task[None] | None = None
 
     @property
     def open_count(self) -> int:
         """Holds taken and not settled yet, settlings under way included."""
-        return len(self._open) + len(self._settling) + len(self._unsettled)
+        return len(self._open) + len(self._unsettled)
 
     def start(self) -> None:
         self._keeper = asyncio.create_task(self._keep(), name="holds")
@@ -79,10 +84,10 @@ class Holds:
                 await self._keeper
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                while self._settling or self._unsettled:
-                    if self._settling:
-                        await asyncio.wait(set(self._settling))
-                    await self._settle_again()
+                while self._unsettled:
+                    await asyncio.sleep(0.01)
+                    if not self._settling:
+                        await self._settle_again()
 
     async def take(self, caller: Caller, call_id: str, hold_nano: int) -> None:
         """Take the hold at every level of the caller, or raise Refusal saying which limit does not allow it."""
@@ -99,12 +104,11 @@ class Holds:
             raise _away() from exc
         if isinstance(answer, Refused):
             raise _refusal(answer, caller, hold_nano)
-        levels = tuple(limits.level for limits in request.levels)
-        self._open[call_id] = (caller.organization.id, OpenHold(call_id, hold_nano, levels))
+        self._open[call_id] = (caller.organization.id, hold_nano, request.levels)
 
     async def grow(self, caller: Caller, call_id: str, extra_nano: int) -> None:
         """Add to the hold of a call whose answer outgrows it. Raises Refusal."""
-        organization_id, hold = self._open[call_id]
+        organization_id, hold_nano, levels = self._open[call_id]
         try:
             answer = await self._permits.extend(organization_id, call_id, extra_nano, self._levels_of(caller))
         except HoldMissing:
@@ -113,30 +117,32 @@ class Holds:
             raise _away() from exc
         if isinstance(answer, Refused):
             raise _refusal(answer, caller, extra_nano)
-        self._open[call_id] = (organization_id, OpenHold(call_id, hold.hold_nano + extra_nano, hold.levels))
+        self._open[call_id] = (organization_id, hold_nano + extra_nano, levels)
 
     def settle(self, organization_id: int, call_id: str, amount_nano: int) -> None:
         """Hand over the true amount of a call that has ended; returns at once."""
         self._open.pop(call_id, None)
-        task = asyncio.create_task(self._settle(organization_id, call_id, amount_nano))
-        self._settling.add(task)
-        task.add_done_callback(self._settling.discard)
+        self._unsettled[call_id] = (organization_id, amount_nano)
+        future = self._permits.settle_soon(organization_id, call_id, amount_nano)
+        self._settling += 1
+        future.add_done_callback(partial(self._settled, call_id))
 
-    async def _settle(self, organization_id: int, call_id: str, amount_nano: int) -> None:
-        try:
-            await self._permits.settle(organization_id, call_id, amount_nano)
-        except CountersUnknown:
-            if not await self._rebuild(organization_id):
-                self._unsettled[call_id] = (organization_id, amount_nano)
-        except StoreUnavailable:
-            self._unsettled[call_id] = (organization_id, amount_nano)
+    def _settled(self, call_id: str, future: asyncio.Future[object]) -> None:
+        """The store has answered. What it could not take stays unsettled, and is repeated by `_keep`."""
+        self._settling -= 1
+        if not future.cancelled() and future.exception() is None:
+            self._unsettled.pop(call_id, None)
 
     async def _settle_again(self) -> None:
         for call_id, (organization_id, amount_nano) in list(self._unsettled.items()):
             try:
                 await self._permits.settle(organization_id, call_id, amount_nano)
             except CountersUnknown:
-                if not await self._rebuild(organization_id):
+                # Totals are read after our own records were shipped, so this amount is among them, if it was us.
+                try:
+                    if not await self._rebuild(organization_id):
+                        return
+                except (StoreError, DatabaseAway):
                     return
             except StoreUnavailable:
                 return
@@ -147,7 +153,7 @@ class Holds:
         while True:
             await asyncio.sleep(RETRY_S)
             since_renewal += RETRY_S
-            if self._unsettled:
+            if self._unsettled and not self._settling:
                 await self._settle_again()
             if since_renewal >= RENEW_S:
                 since_renewal = 0.0
@@ -155,19 +161,24 @@ class Holds:
                     await self._renew()
 
     async def _renew(self) -> None:
-        by_organization: dict[int, list[OpenHold]] = {}
-        for organization_id, hold in self._open.values():
-            by_organization.setdefault(organization_id, []).append(hold)
-        for organization_id, holds in by_organization.items():
+        for organization_id in {opened[0] for opened in self._open.values()}:
+            holds = self._holds_of(organization_id)
             missing = await self._permits.renew(organization_id, [hold.call_id for hold in holds], LEASE_S)
             lost = [hold for hold in holds if hold.call_id in missing and hold.call_id in self._open]
             if lost:
                 await self._permits.announce(organization_id, lost, LEASE_S)
 
+    def _holds_of(self, organization_id: int) -> list[OpenHold]:
+        return [
+            OpenHold(call_id, hold_nano, tuple(limits.level for limits in levels))
+            for call_id, (owner, hold_nano, levels) in self._open.items()
+            if owner == organization_id
+        ]
+
     async def _rebuild_or_refuse(self, organization_id: int) -> None:
         try:
             await self._rebuild(organization_id)
-        except Exception as exc:  # whatever keeps the counters from coming back: no counters, no call
+        except (StoreError, DatabaseAway) as exc:
             raise _away() from exc
 
     async def _rebuild(self, organization_id: int) -> bool:
@@ -181,7 +192,7 @@ class Holds:
 
     async def _bring_back(self, organization_id: int) -> bool:
         totals = await self._read_totals(organization_id)
-        mine = [hold for owner, hold in self._open.values() if owner == organization_id]
+        mine = self._holds_of(organization_id)
         if mine:
             await self._permits.announce(organization_id, mine, LEASE_S)
         return await self._permits.initialise(organization_id, totals)

@@ -125,6 +125,16 @@ class Permits:
         check_amount(amount_nano)
         return await _done(self._add(organization_id, "s", call_id, (amount_nano,)))
 
+    def settle_soon(self, organization_id: int, call_id: str, amount_nano: int) -> asyncio.Future[object]:
+        """As `settle`, without a coroutine to wait in: the future hears whether it was this one that settled, or the
+        StoreError. It goes out with the other operations of this turn.
+        """
+        check_call(call_id)
+        check_amount(amount_nano)
+        future = self._add(organization_id, "s", call_id, (amount_nano,)).future
+        assert future is not None
+        return future
+
     async def renew(self, organization_id: int, call_ids: Iterable[str], lease_s: float) -> frozenset[str]:
         """Keep the holds of living calls from now on for another lease. Returns the calls that have none.
 

@@ -116,7 +116,7 @@ def _with_line_feeds(event: bytes) -> bytes:
 
 
 def event_data(raw: bytes) -> bytes | None:
-    """The joined `data` lines of one raw event of the splitter's, or None if it has none (a comment, or other fields only).
+    """The joined `data` lines of one raw event of the splitter's, or None if it has none (a comment, other fields).
 
     >>> event_data(b": hello\\n\\n"), event_data(b"data:a\\ndata: b\\n\\n")
     (None, b'a\\nb')

@@ -23,6 +23,8 @@ Json = Mapping[str, object]
 
 def _count(source: Json, name: str) -> int:
     value = source.get(name)
+    if type(value) is int:
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0
     return int(value)
