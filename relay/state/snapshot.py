@@ -158,14 +158,11 @@ class Snapshot:
 
     def replace_all(self, whole: SnapshotChange) -> None:
         """Take over everything anew: what `whole` does not hold is gone."""
-        for old, new in (
-            (self.organizations, whole.organizations),
-            (self.upstreams, whole.upstreams),
-            (self._fingerprints, whole.keys),
-            (self._models, whole.models),
-            (self._rates, whole.rates),
-        ):
-            new.update(dict.fromkeys(set(old) - set(new)))  # type: ignore[attr-defined,operator]
+        whole.organizations |= dict.fromkeys(self.organizations.keys() - whole.organizations.keys())
+        whole.upstreams |= dict.fromkeys(self.upstreams.keys() - whole.upstreams.keys())
+        whole.keys |= dict.fromkeys(self._fingerprints.keys() - whole.keys.keys())
+        whole.models |= dict.fromkeys(self._models.keys() - whole.models.keys())
+        whole.rates |= dict.fromkeys(self._rates.keys() - whole.rates.keys())
         self.apply(whole)
 
     def apply(self, change: SnapshotChange) -> None:
