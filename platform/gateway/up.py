@@ -31,7 +31,7 @@ from pathlib import Path
 from gateway import env
 from gateway.embedded import LaunchError, Postgres, Temporaries, Valkey
 from gateway.embedded.home import socket_fits
-from gateway.embedded.roles import RolesError
+from gateway.embedded.roles import RolesError, RolesMissing
 from gateway.secret_store import write_private
 from gateway.start.children import SERVER_STAGE, House, child_environment, manage
 from gateway.start.database import see_to_roles, wait_for_database, wait_for_redis
@@ -85,6 +85,10 @@ def run(options: argparse.Namespace) -> int:
             wait_s = _PORT_AFTER_KILL_S if after_kill else 0.0
             with contextlib.closing(listen(env.host(), env.port(), wait_s=wait_s)) as listener:
                 return _Up(listener, var_dir, may_embed=not options.no_embedded).run()
+    except RolesMissing as exc:
+        _say(str(exc))
+        _tell(f"{exc.sql}\n")
+        return 1
     except (env.EnvError, LaunchError, RolesError, RunFailed) as exc:
         _say(str(exc))
         return 1
@@ -141,7 +145,9 @@ class _Up:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            loop.add_signal_handler(number, self._asked_to_stop)
+            # nohup: whoever had it ignored wants us to survive the terminal.
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                loop.add_signal_handler(number, self._asked_to_stop)
         keeping = asyncio.create_task(self._supervisor.keep())
         self._life = asyncio.create_task(self._live())
         try:
@@ -193,7 +199,7 @@ class _Up:
         wanted = env.practice_allowed() and bool(await watch.is_wanted())
         self._supervisor.add(house.practice(practice_port), wanted=wanted)
         await self._start_children(house, uds, *(["practice"] if wanted else []))
-        sys.stdout.write(f"ready: {env.public_url() or self._own_url()}\n")
+        _tell(f"ready: {env.public_url() or self._own_url()}\n")
         self._print_setup_output()
         await self._watch_practice(watch)
 
@@ -257,8 +263,7 @@ class _Up:
 
     def _print_setup_output(self) -> None:
         """Also when the start fails later: it is not told a second time."""
-        sys.stdout.write("".join(self._setup_output))
-        sys.stdout.flush()
+        _tell("".join(self._setup_output))
         self._setup_output.clear()
 
     async def _start_children(self, house: House, uds: Path, *others: str) -> None:
@@ -311,8 +316,17 @@ class _Up:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write("".join(f"up: {line}\n" for line in text.splitlines()))
-    sys.stderr.flush()
+    """A message on standard error. A terminal that was closed must not stop an orderly end."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write("".join(f"up: {line}\n" for line in text.splitlines()))
+        sys.stderr.flush()
+
+
+def _tell(text: str) -> None:
+    """Text on standard output, for a person or the program that started us."""
+    with contextlib.suppress(OSError):
+        sys.stdout.write(text)
+        sys.stdout.flush()
 
 
 def _make_folders(var_dir: Path) -> None:

@@ -209,6 +209,28 @@ def test_given_servers_are_used_and_a_configuration_is_applied(running, house, p
     assert house.end() == 0
 
 
+def test_a_login_that_may_not_make_the_roles_gets_the_sql_for_its_administrator(running, house):
+    passwords = json.loads((running.var_dir / "pg" / "passwords.json").read_text())
+    socket_folder = running.var_dir / "pg" / "data"
+    where = {"host": str(socket_folder), "user": "postgres", "password": passwords["postgres"]}
+    with psycopg.connect(**where, dbname="postgres", autocommit=True) as admin:
+        admin.execute("CREATE ROLE plain LOGIN PASSWORD 'pw'")
+        admin.execute("CREATE DATABASE books")
+    variables = {
+        "DATABASE_URL": f"postgresql://plain:pw@/books?host={socket_folder}",
+        "REDIS_URL": json.loads((running.var_dir / "run" / "servers.json").read_text())["redis_url"],
+        "WEB_WORKERS": "1",
+    }
+    house.start(**variables)
+    assert house.process.wait(60) == 1
+    assert "plain may not make them" in house.err.read_text()
+    with psycopg.connect(**where, dbname="books", autocommit=True) as admin:
+        admin.execute(house.out.read_text())
+    house.start(**variables)
+    house.wait_ready()
+    assert house.end() == 0
+
+
 def _wait_for_call(house: House) -> None:
     """Until the relay has begun to answer the caller: then a stop has to wait for it."""
     log = house.var_dir / "log" / "relay-1.log"

@@ -55,7 +55,7 @@ async def wait_for_redis(url: str, say: Callable[[str], None], wait_s: float = _
 def see_to_roles(url: str) -> None:
     """Make the database's roles if need be and refuse a login that sees through row-level security.
 
-    Raises RolesError; RolesMissing says at its end which SQL an administrator has to run.
+    Raises RolesError; RolesMissing carries the SQL that an administrator has to run.
     """
     with psycopg.connect(url, connect_timeout=_CONNECT_S) as connection:
         refuse_dangerous_role(connection)
@@ -63,8 +63,8 @@ def see_to_roles(url: str) -> None:
             ensure_roles(connection, connection.info.user)
         except RolesMissing as exc:
             database = parse_database_url(url)["dbname"]
-            lines = [f"{exc}.", f"Run this as an administrator in the database {database}:", "", exc.sql]
-            raise RolesMissing("\n".join(lines), exc.sql) from exc
+            text = f"{exc}; an administrator has to run this in the database {database}:"
+            raise RolesMissing(text, exc.sql) from exc
         refuse_dangerous_role(connection)
 
 

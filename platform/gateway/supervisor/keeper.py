@@ -67,6 +67,7 @@ class _Seat:
         self.failures = 0
         self.started_at = 0.0
         self.start_at: float | None = None  # pausing until then
+        self.asked_at = 0.0
         self.kill_at: float | None = None  # ending, killed then
         self.killed = False
 
@@ -167,9 +168,16 @@ class Supervisor:
             self.look(now)
             if now >= cut_at:
                 cut_at = now + _CUT_LOGS_S
-                for seat in self._seats.values():
-                    cut_log(seat.child.log)
+                self._cut_logs()
             await asyncio.sleep(_LOOK_S)
+
+    def _cut_logs(self) -> None:
+        for seat in self._seats.values():
+            try:
+                cut_log(seat.child.log)
+            except OSError as exc:
+                # A full disk is no reason to end the children, of whom one may be about to free some of it.
+                self._say(f"{seat.child.log} cannot be cut: {exc.strerror}")
 
     def look(self, now: float) -> None:
         """One turn: notice ends, start what is due, kill what is overdue."""
@@ -240,7 +248,7 @@ class Supervisor:
         """Ask a child to end; `_press` sees to it that it does."""
         seat.start_at = None
         if seat.is_running and seat.kill_at is None:
-            seat.kill_at = now + seat.spec.stop_s
+            seat.asked_at, seat.kill_at = now, now + seat.spec.stop_s
             seat.child.send(seat.spec.stop_signal)
 
     def _press(self, seat: _Seat, now: float) -> None:
@@ -249,7 +257,7 @@ class Supervisor:
             return
         kill_at = seat.kill_at
         if self._hurried_at is not None and not seat.killed:
-            kill_at = min(kill_at, self._hurried_at + seat.spec.hurry_s)
+            kill_at = min(kill_at, max(self._hurried_at, seat.asked_at) + seat.spec.hurry_s)
         if now < kill_at:
             return
         number = signal.SIGKILL if seat.killed else seat.spec.kill_signal

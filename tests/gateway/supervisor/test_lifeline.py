@@ -20,7 +20,7 @@ line = getattr(lifeline, sys.argv[2])()
 folder = Path(sys.argv[3])
 nobody = pwd.getpwnam("nobody")
 other = Identity("nobody", nobody.pw_uid, nobody.pw_gid) if os.geteuid() == 0 else None
-trap = 'trap "echo drained > $1; exit" TERM; while :; do sleep 0.1; done'
+trap = 'trap "echo drained > $1; exit" TERM; echo trapped; while :; do sleep 0.1; done'
 for spec in (
     ChildSpec("plain", ("sleep", "60"), os.environ),
     ChildSpec("other-user", ("sleep", "60"), os.environ, identity=other),
@@ -43,14 +43,14 @@ def test_no_child_outlives_a_killed_supervisor(place, kind):
         text=True,
     )
     assert supervisor.stdout is not None
-    children = [int(supervisor.stdout.readline()) for _ in range(3)]
-    wait_until((place / "drains.log").exists)
+    with supervisor.stdout:
+        children = [int(supervisor.stdout.readline()) for _ in range(3)]
+    wait_until(lambda: "trapped" in (place / "drains.log").read_text())
     assert all(lives(pid) for pid in children)
     supervisor.kill()
     supervisor.wait()
     wait_until(lambda: not any(lives(pid) for pid in children))
     wait_until((place / "drained").exists)
-    supervisor.stdout.close()
 
 
 def test_the_guard_leaves_with_its_supervisor():
