@@ -21,9 +21,13 @@ __all__ = ["read_usage", "usage_of_answer"]
 Json = Mapping[str, object]
 
 
+# Chosen: a thousand times the largest window on offer. What lies beyond is no count, and would be no amount either.
+MOST_TOKENS = 10**9
+
+
 def _count(source: Json, name: str) -> int:
     value = source.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MOST_TOKENS:
         return 0
     return int(value)
 
