@@ -2,11 +2,13 @@
 
 The bytes outside the edit stay as the client sent them: key order, number spelling and white space belong to the
 prefix that upstreams cache. Every function takes a body that a JSON parser has already accepted; that is what makes
-looking for `"name"` followed by a colon safe: inside a string its quotes would be escaped.
+looking for `"name"` followed by a colon safe: inside a string its quotes would be escaped. Of a name with escapes
+(`"\\u006dodel"`) the same holds, and it is found too.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
 __all__ = ["DuplicateMember", "Edit", "Member", "delete_edit", "find_member", "insert_first_edit", "splice"]
 
@@ -25,15 +27,15 @@ class DuplicateMember(ValueError):
     """A top-level member stands twice: readers would disagree on which one counts."""
 
 
-def _depth_before(body: bytes | bytearray, position: int) -> int:
-    """How many brackets are open at `position`, from whichever end of the body is nearer."""
+def _depth_at(body: bytes | bytearray, at: int, known_at: int, known_depth: int) -> int:
+    """How many brackets are open at `at`, counted from a place before it where that is known, or from the end."""
     depth = 0
-    if position <= len(body) - position:
-        for token in _TOKEN.finditer(body, 0, position):
+    if at - known_at <= len(body) - at:
+        for token in _TOKEN.finditer(body, known_at, at):
             first = token.group()[0]
             depth += 1 if first in b"{[" else -1 if first in b"}]" else 0
-        return depth
-    for token in _TOKEN.finditer(body, position):
+        return known_depth + depth
+    for token in _TOKEN.finditer(body, at):
         first = token.group()[0]
         depth += 1 if first in b"}]" else -1 if first in b"{[" else 0
     return depth
@@ -55,29 +57,47 @@ def _value_end(body: bytes | bytearray, start: int) -> int:
     return len(body)
 
 
+@lru_cache(maxsize=64)
+def _spellings(name: str) -> re.Pattern[bytes]:
+    """The name in its quotes, each of its letters plain or as an escape."""
+    letters = (f"(?:{re.escape(letter)}|\\\\u00(?i:{ord(letter):02x}))" for letter in name)
+    return re.compile(f'"{"".join(letters)}"'.encode())
+
+
+def _candidates(body: bytes | bytearray, name: str) -> Iterator[tuple[int, int]]:
+    """Where the name stands in quotes, from quote to quote."""
+    if b"\\u00" in body:
+        # A parser reads "\\u006dodel" as "model": whoever looks at the plain spelling only can be told another name.
+        for match in _spellings(name).finditer(body):
+            yield match.span()
+        return
+    needle = f'"{name}"'.encode()
+    at = body.find(needle)
+    while at >= 0:
+        yield at, at + len(needle)
+        at = body.find(needle, at + len(needle))
+
+
 def find_member(body: bytes | bytearray, name: str) -> Member | None:
-    """The top-level member `name`, or None. Raises DuplicateMember if it stands twice.
+    """The top-level member `name` (ASCII), or None. Raises DuplicateMember if it stands twice, also with escapes.
 
     >>> find_member(b'{"a": {"model": 1}, "model": "x"}', "model")
     (20, 29, 32)
     """
-    needle = b'"' + name.encode() + b'"'
     found: Member | None = None
-    at = body.find(needle)
-    while at >= 0:
-        colon = _SPACE.match(body, at + len(needle))
-        if (
-            colon is not None
-            and body[colon.end() : colon.end() + 1] == b":"
-            and body[at - 1 : at] != b"\\"
-            and _depth_before(body, at) == 1
-        ):
+    known_at = depth = 0
+    for at, end in _candidates(body, name):
+        colon = _SPACE.match(body, end)
+        if colon is None or body[colon.end() : colon.end() + 1] != b":" or body[at - 1 : at] == b"\\":
+            continue
+        # From one candidate to the next: a body full of nested ones is still read only once.
+        known_at, depth = at, _depth_at(body, at, known_at, depth)
+        if depth == 1:
             value = _SPACE.match(body, colon.end() + 1)
             start = value.end() if value else colon.end() + 1
             if found is not None:
                 raise DuplicateMember(name)
             found = (at, start, _value_end(body, start))
-        at = body.find(needle, at + len(needle))
     return found
 
 

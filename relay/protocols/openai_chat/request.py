@@ -9,12 +9,14 @@ from dataclasses import dataclass
 
 import msgspec
 import orjson
+from msgspec import UNSET, UnsetType
 
 from relay.errors import ErrorKind, Refusal
 from relay.protocols.json_splice import (
     Buffer,
     DuplicateMember,
     Edit,
+    Member,
     delete_edit,
     find_member,
     insert_first_edit,
@@ -34,13 +36,13 @@ class _Body(msgspec.Struct):
     model: str
     messages: msgspec.Raw = msgspec.Raw()
     stream: bool | None = None
-    stream_options: _StreamOptions | None = None
+    stream_options: _StreamOptions | UnsetType | None = UNSET
     max_completion_tokens: int | None = None
     max_tokens: int | None = None
     n: int | None = None
     reasoning_effort: str | None = None
     service_tier: str | None = None
-    task_id: str | None = None
+    task_id: str | UnsetType | None = UNSET
 
 
 _decoder = msgspec.json.Decoder(_Body)
@@ -80,17 +82,18 @@ def parse_request(body: Buffer) -> ChatRequest:
     limit = _in_bounds("max_completion_tokens", parsed.max_completion_tokens, 1, MAX_TOKENS)
     if limit is None:
         limit = _in_bounds("max_tokens", parsed.max_tokens, 1, MAX_TOKENS)
+    options, task_id = parsed.stream_options, parsed.task_id
     return ChatRequest(
         model=parsed.model,
         stream=bool(parsed.stream),
-        asks_usage=bool(parsed.stream_options and parsed.stream_options.include_usage),
+        asks_usage=bool(options and options.include_usage),
         output_ceiling=None if limit is None else limit * choices,
         choices=choices,
         reasoning_effort=(parsed.reasoning_effort or "")[:32],
         service_tier=(parsed.service_tier or "")[:32],
-        task_id=(parsed.task_id or "")[:200],
-        has_stream_options=parsed.stream_options is not None,
-        has_task_id=parsed.task_id is not None,
+        task_id=(task_id or "")[:200],
+        has_stream_options=options is not UNSET,
+        has_task_id=task_id is not UNSET,
     )
 
 
@@ -122,38 +125,30 @@ def upstream_body(body: bytes | bytearray, request: ChatRequest, *, upstream_mod
     """The pieces to send upstream; they share the body's memory. Raises Refusal if a routing field stands twice."""
     edits: list[Edit] = []
     try:
+        _, start, end = _member(body, "model")
         if upstream_model != request.model:
-            edits.append(_replace(body, "model", orjson.dumps(upstream_model)))
-        else:
-            find_member(body, "model")
+            edits.append((start, end, orjson.dumps(upstream_model)))
         if request.stream and not request.asks_usage:
-            if request.has_stream_options or find_member(body, "stream_options") is not None:
+            if request.has_stream_options:
                 edits.append(_with_usage(body))
             else:
                 edits.append(insert_first_edit(body, b'"stream_options":{"include_usage":true}'))
         if request.has_task_id:
-            member = find_member(body, "task_id")
-            if member is not None:
-                edits.append(delete_edit(body, member))
+            edits.append(delete_edit(body, _member(body, "task_id")))
     except DuplicateMember as exc:
         name = str(exc)
         raise Refusal(ErrorKind.BAD_FIELD, f"'{name}' stands twice in the body.", param=name) from exc
     return splice(body, edits)
 
 
-def _replace(body: bytes | bytearray, name: str, value: bytes) -> Edit:
+def _member(body: bytes | bytearray, name: str) -> Member:
+    """A member that the decoder has seen."""
     member = find_member(body, name)
-    if member is None:
-        raise Refusal(ErrorKind.BAD_FIELD, f"'{name}' must be spelled without escapes.", param=name)
-    return member[1], member[2], value
+    assert member is not None
+    return member
 
 
 def _with_usage(body: bytes | bytearray) -> Edit:
-    member = find_member(body, "stream_options")
-    if member is None:
-        raise Refusal(
-            ErrorKind.BAD_FIELD, "'stream_options' must be spelled without escapes.", param="stream_options"
-        )
-    _, start, end = member
+    _, start, end = _member(body, "stream_options")
     options = orjson.loads(bytes(body[start:end])) or {}
     return start, end, orjson.dumps({**options, "include_usage": True})

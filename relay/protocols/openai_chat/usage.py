@@ -21,13 +21,17 @@ __all__ = ["read_usage", "usage_of_answer"]
 Json = Mapping[str, object]
 
 
+# Chosen: a thousand times the largest window on offer. What lies beyond is no count, and would be no amount either.
+MOST_TOKENS = 10**9
+
+
 def _count(source: Json, name: str) -> int:
     value = source.get(name)
     if type(value) is int:
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0
-    return int(value)
+        return value if abs(value) <= MOST_TOKENS else 0
+    if isinstance(value, float) and abs(value) <= MOST_TOKENS:
+        return int(value)
+    return 0
 
 
 def _details(source: Json, name: str) -> Json:

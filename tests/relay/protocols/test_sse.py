@@ -12,7 +12,7 @@ from relay.protocols.sse import EventTooLarge, SseSplitter, event_data
 LINE_ENDS = [b"\n", b"\r\n", b"\r"]
 STREAM = (
     ": connected\n\n"
-    "data: {\"a\":1}\n\n"
+    'data: {"a":1}\n\n'
     "event: note\nid: 7\ndata: one\ndata: two\n\n"
     "data:no space\n\n"
     "data:  two spaces\n\n"
@@ -144,7 +144,18 @@ def test_many_small_events_are_no_large_one(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 LINES = st.sampled_from(
-    [b"data: x", b"data:", b"data", b": c", b"event: e", b"", b"", b"datas: x", b"data: \xf0\x9f\x90\x8e", b"\xff"]
+    [
+        b"data: x",
+        b"data:",
+        b"data",
+        b": c",
+        b"event: e",
+        b"",
+        b"",
+        b"datas: x",
+        b"data: \xf0\x9f\x90\x8e",
+        b"\xff",
+    ]
 )
 
 
