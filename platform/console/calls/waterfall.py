@@ -86,7 +86,11 @@ class Waterfall:
 
 
 def draw_waterfall(
-    stages: Mapping[str, float], total_ms: float, *, ttft_ms: float | None = None, ttfb_ms: float | None = None
+    stages: Mapping[str, float],
+    total_ms: float,
+    *,
+    ttft_ms: float | None = None,
+    ttfb_ms: float | None = None,
 ) -> Waterfall | None:
     """The picture, or None where there is nothing to draw. Unknown stages come last, as unexplained."""
     known = [(name, stages[name]) for name in STAGES if stages.get(name, 0) > 0]
@@ -98,7 +102,9 @@ def draw_waterfall(
     for name, ms in known:
         party = STAGES.get(name, "unexplained")
         width = max(100 * ms / scale, _MIN_WIDTH)
-        bars.append(Bar(name, party, ms, ms / scale, _percent(min(100 * at / scale, 100 - width)), _percent(width)))
+        bars.append(
+            Bar(name, party, ms, ms / scale, _percent(min(100 * at / scale, 100 - width)), _percent(width))
+        )
         at += ms
     marks = [("ttfb", ttfb_ms), ("ttft", ttft_ms)]
     if ttft_ms is not None and ttfb_ms is not None and abs(ttft_ms - ttfb_ms) < _ONE_MOMENT * scale:
@@ -119,7 +125,9 @@ def _shares(known: list[tuple[str, float]], scale: float) -> tuple[Share, ...]:
     shares, at = [], 0.0
     for party, ms in sums.items():
         if ms > 0:
-            shares.append(Share(party, ms, ms / scale, _percent(100 * at / scale), _percent(100 * ms / scale)))
+            shares.append(
+                Share(party, ms, ms / scale, _percent(100 * at / scale), _percent(100 * ms / scale))
+            )
             at += ms
     return tuple(shares)
 
