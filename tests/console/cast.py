@@ -144,12 +144,12 @@ def insert_many_calls(cast: Cast, count: int) -> None:
     other = cast.keys["bolt-ci"]
     columns = [field.attname for field in UsageRecord._meta.concrete_fields if field.attname not in ("created_at", "id")]
     changed = {
-        "organization_id": f"CASE WHEN n % 5 = 0 THEN {other.organization_id} ELSE organization_id END",
-        "key_id": f"CASE WHEN n % 5 = 0 THEN {other.pk} WHEN n % 3 = 0 THEN {cast.keys['laptop'].pk} ELSE key_id END",
-        "member_id": f"CASE WHEN n % 5 = 0 THEN NULL WHEN n % 3 = 0 THEN {cast.members['erin'].pk} ELSE member_id END",
-        "model": "CASE WHEN n % 7 = 0 THEN 'deepseek-v4' ELSE model END",
-        "ttft_ms": "100 + (n * 7919) % 3000",
-        "total_ms": "400 + (n * 7919) % 9000",
+        "organization_id": f"CASE WHEN n %% 5 = 0 THEN {other.organization_id} ELSE organization_id END",
+        "key_id": f"CASE WHEN n %% 5 = 0 THEN {other.pk} WHEN n %% 3 = 0 THEN {cast.keys['laptop'].pk} ELSE key_id END",
+        "member_id": f"CASE WHEN n %% 5 = 0 THEN NULL WHEN n %% 3 = 0 THEN {cast.members['erin'].pk} ELSE member_id END",
+        "model": "CASE WHEN n %% 7 = 0 THEN 'deepseek-v4' ELSE model END",
+        "ttft_ms": "100 + (n * 7919) %% 3000",
+        "total_ms": "400 + (n * 7919) %% 9000",
     }
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL ROLE relay_ingest")

@@ -5,6 +5,7 @@ the other in the order of the walk. Each belongs to one party, so that a glance 
 percent of the total, as text with a point, ready for SVG attributes in any language.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -138,14 +139,10 @@ def _mark(name: str, ms: float, scale: float) -> Mark:
 
 
 def _ticks(scale: float) -> tuple[Tick, ...]:
-    """Round steps, three to seven of them, without the one that would touch the right edge."""
-    step = 10 ** (len(str(int(scale))) - 1) if scale >= 1 else 0.1
-    for divisor in (1, 2, 5, 10):
-        if scale / (step / divisor) >= 3:
-            step /= divisor
-            break
-    count = int(scale / step)
-    moments = [index * step for index in range(count + 1) if index * step < 0.97 * scale]
+    """Round steps, three to six of them, without the one that would touch the right edge."""
+    power: float = 10.0 ** math.floor(math.log10(scale / 3))
+    step = max(factor * power for factor in (1, 2, 5) if factor * power <= scale / 3)
+    moments = [round(index * step, 9) for index in range(int(scale / step) + 1) if index * step < 0.97 * scale]
     return tuple(Tick(ms, _percent(100 * ms / scale), "start" if ms == 0 else "middle") for ms in moments)
 
 
