@@ -1,4 +1,4 @@
-"""Light or dark: as the system says, or as the reader chose. The choice is a cookie, so that the first paint is right."""
+"""Light or dark: as the system says, or as the reader chose; a cookie keeps it, so that the first paint is right."""
 
 from typing import Final
 

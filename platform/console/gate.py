@@ -11,7 +11,7 @@ for the whole view, rendering included, and puts the organization's time zone in
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
@@ -27,7 +27,7 @@ from accounts.models import Member, Organization, User
 from accounts.permissions import Acting, Permission
 from accounts.queries import memberships_of
 
-__all__ = ["SWITCHER_LENGTH", "Sight", "Visitor", "find_visitor", "organization_page"]
+__all__ = ["SWITCHER_LENGTH", "PageRequest", "Sight", "Visitor", "find_visitor", "organization_page"]
 
 _SESSION_NAME = "organization"
 SWITCHER_LENGTH = 12
@@ -96,6 +96,13 @@ class Visitor:
         return reverse(name, args=args) + (f"?{urlencode(asked)}" if asked else "")
 
 
+class PageRequest(HttpRequest):
+    """What a page of an organization is given: a request whose visitor the gate has found."""
+
+    user: User
+    visitor: Visitor
+
+
 def find_visitor(user: User, asked: str | None, last: str | None = None) -> Visitor | None:
     """The visitor at the organization `asked` for, else at the `last` one, else at their first.
 
@@ -144,7 +151,8 @@ def organization_page(
     def wrap(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
         @login_required
         @wraps(view)
-        def gated(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        def gated(plain_request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            request = cast(PageRequest, plain_request)
             asked = request.GET.get("organization") or request.POST.get("organization")
             visitor = find_visitor(request.user, asked, request.session.get(_SESSION_NAME))
             if visitor is None:

@@ -1,11 +1,12 @@
 """The list of organizations that a person may look at: their own, for operators all of them."""
 
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
 
 from accounts import scope
 from accounts.models import Organization
+from console.gate import PageRequest
 
 __all__ = ["organization_list"]
 
@@ -13,7 +14,7 @@ _MAX_SHOWN = 100
 
 
 @login_required
-def organization_list(request: HttpRequest) -> HttpResponse:
+def organization_list(request: PageRequest) -> HttpResponse:
     """Up to a hundred organizations whose name or title holds what was looked for."""
     asked = request.GET.get("q", "").strip()[:100].replace("\x00", "")
     with scope.site("list of organizations"):

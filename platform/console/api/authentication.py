@@ -77,7 +77,9 @@ class MayUseControlApi(permissions.BasePermission):
 
     def has_permission(self, request: Request, view: Any) -> bool:
         if isinstance(request.user, KeyCaller) and not request.user.acting.permissions:
-            self.message = _("This key may only call models. The control API takes a key with the scope manage.")
+            self.message = _(
+                "This key may only call models. The control API takes a key with the scope manage."
+            )
             return False
         return bool(request.user and request.user.is_authenticated)
 

@@ -61,7 +61,9 @@ class CallSerializer(serializers.Serializer):
     price_version = serializers.IntegerField(allow_null=True)
     amount = AmountField(source="amount_nano")
     currency = serializers.CharField()
-    cost = AmountField(source="cost_nano", required=False, help_text="What the upstream charges. Operators only.")
+    cost = AmountField(
+        source="cost_nano", required=False, help_text="What the upstream charges. Operators only."
+    )
     timing = serializers.SerializerMethodField()
     cache_hit_ratio = serializers.SerializerMethodField()
     diagnosis = serializers.SerializerMethodField()
@@ -78,11 +80,11 @@ class CallSerializer(serializers.Serializer):
 
     @extend_schema_field(serializers.CharField(allow_null=True))
     def get_member(self, call: UsageRecord) -> str | None:
-        return self._names.members.get(call.member_id or 0)
+        return self._names.members.get(call.member_id)
 
     @extend_schema_field(serializers.CharField(allow_null=True))
     def get_key(self, call: UsageRecord) -> str | None:
-        return self._names.keys.get(call.key_id or 0)
+        return self._names.keys.get(call.key_id)
 
     @extend_schema_field(serializers.ListField(child=serializers.DictField()))
     def get_attempts(self, call: UsageRecord) -> list[dict[str, Any]]:
@@ -102,7 +104,7 @@ class CallSerializer(serializers.Serializer):
         return round(call.cached_input_tokens / call.input_tokens, 6) if call.input_tokens else None
 
     @extend_schema_field({"type": ["object", "null"]})
-    def get_diagnosis(self, _call: UsageRecord) -> None:
+    def get_diagnosis(self, _call: UsageRecord) -> dict[str, Any] | None:
         """Null until the relay gives verdicts."""
         return
 

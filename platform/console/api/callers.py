@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 from zoneinfo import ZoneInfo
 
 from django.db.models import QuerySet
@@ -11,7 +12,7 @@ from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 
 from accounts import scope
-from accounts.models import Key, Organization
+from accounts.models import Key, Organization, User
 from accounts.permissions import Acting, Permission
 from accounts.queries import keys_for
 from console.api.authentication import KeyCaller
@@ -67,9 +68,10 @@ def entered(request: Request) -> Iterator[ApiCaller]:
 def _caller(request: Request, asked: str | None) -> ApiCaller:
     if isinstance(request.user, KeyCaller):
         return ApiCaller(request.user.acting, _organization_of_key(request.user, asked))
-    if request.user.is_operator and not asked:
-        return ApiCaller(Acting.of_operator(request.user), None)
-    visitor = find_visitor(request.user, asked, request.session.get("organization"))
+    user = cast(User, request.user)
+    if user.is_operator and not asked:
+        return ApiCaller(Acting.of_operator(user), None)
+    visitor = find_visitor(user, asked, request.session.get("organization"))
     if visitor is None:
         raise PermissionDenied("You are not a member of an organization.")
     return ApiCaller(visitor.acting, visitor.organization)

@@ -1,6 +1,7 @@
 """`/api/v1/calls/`: the call log for programs."""
 
 import uuid
+from typing import Any
 
 from django.http import Http404
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -32,7 +33,9 @@ _FILTERS = [
     OpenApiParameter("model", str),
     OpenApiParameter("key", str, description="Name or prefix of a key."),
     OpenApiParameter("member", str, description="E-mail address or id of a member."),
-    OpenApiParameter("status", str, description=f"One or more, with commas, of {', '.join(CallStatus.values)}."),
+    OpenApiParameter(
+        "status", str, description=f"One or more, with commas, of {', '.join(CallStatus.values)}."
+    ),
     OpenApiParameter("error_kind", str),
     OpenApiParameter("task_id", str),
     OpenApiParameter("min_ttft_ms", float),
@@ -80,7 +83,7 @@ class CallPage(APIView):
             return Response(_serialized(caller, [call])[0])
 
 
-def _serialized(caller: ApiCaller, calls: list[UsageRecord]) -> list[dict[str, object]]:
+def _serialized(caller: ApiCaller, calls: list[UsageRecord]) -> Any:
     names = find_names(calls, organizations=True)
     context = {"names": names, "operator": caller.acting.is_operator}
     return CallSerializer(calls, many=True, context=context).data

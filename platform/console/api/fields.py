@@ -20,7 +20,9 @@ class AmountField(serializers.Field):
     """Nano-units inside, a decimal string without trailing zeros outside. A JSON number is taken as it is written."""
 
     default_error_messages = {
-        "invalid": _("Must be an amount of 0 or more with at most 9 digits after the point, as a decimal string.")
+        "invalid": _(
+            "Must be an amount of 0 or more with at most 9 digits after the point, as a decimal string."
+        )
     }
 
     def to_representation(self, value: int) -> str:

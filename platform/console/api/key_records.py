@@ -13,13 +13,21 @@ from accounts.queries import members_of
 from accounts.services.keys import KeyTerms
 from console.api.fields import AmountField, MomentField
 
-__all__ = ["KeyChangeSerializer", "KeyCreatedSerializer", "KeySerializer", "NewKeySerializer", "changed_terms"]
+__all__ = [
+    "KeyChangeSerializer",
+    "KeyCreatedSerializer",
+    "KeySerializer",
+    "NewKeySerializer",
+    "changed_terms",
+]
 
 
 class LimitsSerializer(serializers.Serializer):
     """Null is no limit of its own."""
 
-    budget = AmountField(required=False, allow_null=True, help_text="For life, in the organization's currency.")
+    budget = AmountField(
+        required=False, allow_null=True, help_text="For life, in the organization's currency."
+    )
     rpm = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=MOST_CALLS)
     concurrency = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=MOST_CALLS)
 
@@ -32,7 +40,9 @@ class KeyChangeSerializer(serializers.Serializer):
     models = serializers.ListField(
         child=serializers.CharField(max_length=200), required=False, allow_null=True, allow_empty=False
     )
-    scopes = serializers.ListField(child=serializers.ChoiceField(Scope.choices), required=False, allow_empty=False)
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField(Scope.choices), required=False, allow_empty=False
+    )
     limits = LimitsSerializer(required=False)
     expires_at = MomentField(required=False, allow_null=True)
 
@@ -52,7 +62,10 @@ class KeySerializer(serializers.Serializer):
     organization = serializers.CharField(source="organization.name")
     member = serializers.SerializerMethodField()
     models = serializers.ListField(
-        child=serializers.CharField(), source="allowed_models", allow_null=True, help_text="Null is all on offer."
+        child=serializers.CharField(),
+        source="allowed_models",
+        allow_null=True,
+        help_text="Null is all on offer.",
     )
     scopes = serializers.ListField(child=serializers.ChoiceField(Scope.choices))
     limits = serializers.SerializerMethodField()
@@ -79,9 +92,9 @@ class KeySerializer(serializers.Serializer):
 class KeyCreatedSerializer(KeySerializer):
     """A key just made, with its clear text: the only time that it is shown. Takes `value` in its context."""
 
-    value = serializers.SerializerMethodField(help_text="The clear text. Shown this once.")
+    value = serializers.SerializerMethodField("clear_text", help_text="The clear text. Shown this once.")
 
-    def get_value(self, _key: Key) -> str:
+    def clear_text(self, _key: Key) -> str:
         return str(self.context["value"])
 
 

@@ -2,7 +2,6 @@
 
 from django.db import transaction
 from django.http import Http404
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import status
 from rest_framework.request import Request
@@ -62,7 +61,9 @@ class KeyList(APIView):
             after = read_cursor(words["cursor"]) if words.get("cursor") else None
             page = list_keys(keys, after=after, size=page_size(request))
             context = {"spent": spent_by_key(page.keys)}
-            return page_response(request, KeySerializer(page.keys, many=True, context=context).data, page.next_cursor)
+            return page_response(
+                request, KeySerializer(page.keys, many=True, context=context).data, page.next_cursor
+            )
 
     @extend_schema(
         operation_id="keys_create",
@@ -131,7 +132,7 @@ class KeyPage(APIView):
         operation_id="keys_revoke",
         parameters=[ORGANIZATION_PARAMETER],
         request=None,
-        responses={204: OpenApiResponse(OpenApiTypes.NONE, "Revoked, now or before."), **refusals(404)},
+        responses={204: OpenApiResponse(description="Revoked, now or before."), **refusals(404)},
     )
     def delete(self, request: Request, key_id: int) -> Response:
         """Revoke a key, for good."""

@@ -5,7 +5,6 @@ from typing import Any
 from django.db import connection
 from django.utils.translation import gettext as _
 from rest_framework import exceptions, status
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts import scope
@@ -15,7 +14,7 @@ from billing.balances import balances
 from billing.models import SpentTotal
 from console.amounts import decimal_string
 from console.api.fields import MomentField
-from console.api.managed_base import ManagedView, ManagingView
+from console.api.managed_base import KeyRequest, ManagedView, ManagingView
 from console.money import held
 
 __all__ = ["Balance", "Usage"]
@@ -31,8 +30,8 @@ class StoreAway(exceptions.APIException):
 class Usage(ManagedView):
     """What the key itself has spent, and what its own budget leaves."""
 
-    def get(self, request: Request) -> Response:
-        key: Key = request.auth
+    def get(self, request: KeyRequest) -> Response:
+        key = request.auth
         with scope.organization(key.organization_id):
             total = SpentTotal.objects.filter(organization_id=key.organization_id, level=f"k{key.pk}").first()
         use = held.use_of(key.organization_id, f"k{key.pk}")
@@ -43,8 +42,8 @@ class Usage(ManagedView):
 class Balance(ManagingView):
     """The wallet of the key's organization."""
 
-    def get(self, request: Request) -> Response:
-        key: Key = request.auth
+    def get(self, request: KeyRequest) -> Response:
+        key = request.auth
         organization = key.organization
         require(request.user.acting, Permission.SEE_MONEY, organization.pk)
         use = held.use_of(organization.pk, held.ORGANIZATION)

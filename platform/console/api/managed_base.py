@@ -20,7 +20,7 @@ from console.api.errors import known_error, named_errors
 from relay.admission.authenticate import key_in
 from relay.errors import Refusal
 
-__all__ = ["ManagedView", "ManagingView"]
+__all__ = ["KeyRequest", "ManagedView", "ManagingView"]
 
 _KEY_HEADERS = {
     "HTTP_AUTHORIZATION": b"authorization",
@@ -57,7 +57,14 @@ class HasManageScope(permissions.BasePermission):
 
     def has_permission(self, request: Request, view: Any) -> bool:
         self.message = _("This key may only call models. This endpoint takes a key with the scope manage.")
-        return bool(request.user.acting.permissions)
+        return isinstance(request.user, KeyCaller) and bool(request.user.acting.permissions)
+
+
+class KeyRequest(Request):
+    """What these endpoints are given: a request that a key was recognised in."""
+
+    user: KeyCaller  # type: ignore[assignment] # a program, not a person
+    auth: Key
 
 
 class ManagedView(APIView):

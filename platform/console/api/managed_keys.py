@@ -7,7 +7,6 @@ from zoneinfo import ZoneInfo
 from django.db import transaction
 from django.utils.translation import gettext as _
 from rest_framework import serializers, status
-from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.errors import Conflict, Invalid
@@ -17,7 +16,7 @@ from console.api.callers import entered
 from console.api.fields import AmountField, MomentField
 from console.api.key_records import changed_terms
 from console.api.keys import find_key
-from console.api.managed_base import ManagingView
+from console.api.managed_base import KeyRequest, ManagingView
 from console.api.pages import next_address, page_size
 from console.calls.filters import parse_moment
 from console.keys.queries import list_keys, read_cursor, spent_by_key
@@ -37,7 +36,9 @@ class ApiKeyChange(serializers.Serializer):
     models = serializers.ListField(
         child=serializers.CharField(max_length=200), required=False, allow_null=True, allow_empty=False
     )
-    scopes = serializers.ListField(child=serializers.ChoiceField(Scope.choices), required=False, allow_empty=False)
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField(Scope.choices), required=False, allow_empty=False
+    )
     member = serializers.EmailField(required=False, allow_null=True)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -54,7 +55,7 @@ class NewApiKey(ApiKeyChange):
 class ApiKeyList(ManagingView):
     """The live keys of the organization."""
 
-    def get(self, request: Request) -> Response:
+    def get(self, request: KeyRequest) -> Response:
         with entered(request) as caller:
             words = request.query_params
             after = read_cursor(words["cursor"]) if words.get("cursor") else None
@@ -62,9 +63,11 @@ class ApiKeyList(ManagingView):
             spent = spent_by_key(page.keys)
             rows = [_row(key, spent.get(key.pk, 0)) for key in page.keys]
             following = next_address(request, page.next_cursor)
-            return Response({"object": "list", "data": rows, "has_more": following is not None, "next": following})
+            return Response(
+                {"object": "list", "data": rows, "has_more": following is not None, "next": following}
+            )
 
-    def post(self, request: Request) -> Response:
+    def post(self, request: KeyRequest) -> Response:
         given = NewApiKey(data=request.data)
         given.is_valid(raise_exception=True)
         with entered(request) as caller:
@@ -76,17 +79,19 @@ class ApiKeyList(ManagingView):
                 terms=_terms(KeyTerms(), given.validated_data, organization),
             )
             headers = {"Cache-Control": "no-store"}
-            return Response({**_row(made.key, 0), "key": made.clear}, status.HTTP_201_CREATED, headers=headers)
+            return Response(
+                {**_row(made.key, 0), "key": made.clear}, status.HTTP_201_CREATED, headers=headers
+            )
 
 
 class ApiKeyPage(ManagingView):
     """One key."""
 
-    def get(self, request: Request, key_id: int) -> Response:
+    def get(self, request: KeyRequest, key_id: int) -> Response:
         with entered(request) as caller:
             return Response(_single(find_key(caller, key_id)))
 
-    def patch(self, request: Request, key_id: int) -> Response:
+    def patch(self, request: KeyRequest, key_id: int) -> Response:
         given = ApiKeyChange(data=request.data)
         given.is_valid(raise_exception=True)
         with entered(request) as caller:
@@ -101,7 +106,7 @@ class ApiKeyPage(ManagingView):
                 change_key(acting=caller.acting, key=key, terms=terms)
             return Response(_single(key))
 
-    def delete(self, request: Request, key_id: int) -> Response:
+    def delete(self, request: KeyRequest, key_id: int) -> Response:
         with entered(request) as caller:
             revoke_key(acting=caller.acting, key=find_key(caller, key_id), reason="/v1/apikeys")
             return Response(status=status.HTTP_204_NO_CONTENT)
@@ -110,16 +115,16 @@ class ApiKeyPage(ManagingView):
 class ApiKeyGroups(ManagingView):
     """Groups of keys. There are none yet: the list is empty, and making one is refused."""
 
-    def get(self, request: Request) -> Response:
+    def get(self, request: KeyRequest) -> Response:
         return Response({"object": "list", "data": [], "has_more": False, "next": None})
 
-    def post(self, request: Request) -> Response:
+    def post(self, request: KeyRequest) -> Response:
         raise Invalid("name", "Groups of keys are not offered here; give each key its own limits.")
 
 
 def _terms(terms: KeyTerms, given: dict[str, Any], organization: Organization) -> KeyTerms:
     """Raises Invalid for an expiry that is no time."""
-    changes = {name: given[name] for name in ("models", "scopes", "member") if name in given}
+    changes: dict[str, Any] = {name: given[name] for name in ("models", "scopes", "member") if name in given}
     if "budget" in given:
         changes["limits"] = {"budget": given["budget"]}
     if "expiry_date" in given:

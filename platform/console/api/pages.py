@@ -1,6 +1,5 @@
 """Pages of the control API's lists: `{"results": [...], "next": address or null}`, newest first."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from django.utils.translation import gettext as _
@@ -12,7 +11,14 @@ from rest_framework.utils.urls import replace_query_param
 
 from console.calls.filters import BadFilters
 
-__all__ = ["ORGANIZATION_PARAMETER", "PAGE_PARAMETERS", "next_address", "page_response", "page_serializer", "page_size"]
+__all__ = [
+    "ORGANIZATION_PARAMETER",
+    "PAGE_PARAMETERS",
+    "next_address",
+    "page_response",
+    "page_serializer",
+    "page_size",
+]
 
 DEFAULT_SIZE = 50
 MAX_SIZE = 200
@@ -24,7 +30,9 @@ ORGANIZATION_PARAMETER = OpenApiParameter(
     description="Name of the organization. For operators (who see all of them without it) and for people with several.",
 )
 PAGE_PARAMETERS = [
-    OpenApiParameter("cursor", str, description="Where the page begins; taken from `next` of the page before."),
+    OpenApiParameter(
+        "cursor", str, description="Where the page begins; taken from `next` of the page before."
+    ),
     OpenApiParameter(
         "page_size",
         {"type": "integer", "minimum": 1, "default": DEFAULT_SIZE},
@@ -44,7 +52,7 @@ def page_size(request: Request) -> int:
     return min(int(text), MAX_SIZE)
 
 
-def page_response(request: Request, results: Sequence[Any], next_cursor: str | None) -> Response:
+def page_response(request: Request, results: Any, next_cursor: str | None) -> Response:
     """One page; `next` is this very address with the next cursor."""
     return Response({"results": results, "next": next_address(request, next_cursor)})
 

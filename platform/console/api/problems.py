@@ -19,7 +19,7 @@ class ProblemSerializer(serializers.Serializer):
     status = serializers.IntegerField()
     detail = serializers.CharField()
     code = serializers.CharField()
-    errors = ProblemErrorSerializer(many=True, required=False)
+    errors = ProblemErrorSerializer(many=True, required=False)  # type: ignore[assignment] # a field of that name
 
 
 _WORDS = {

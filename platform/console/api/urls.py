@@ -12,5 +12,9 @@ urlpatterns = [
     path("calls/<uuid:call_id>/", calls.CallPage.as_view(), name="api_call"),
     path("keys/", keys.KeyList.as_view(), name="api_keys"),
     path("keys/<int:key_id>/", keys.KeyPage.as_view(), name="api_key"),
-    path("schema/", SpectacularAPIView.as_view(permission_classes=[], authentication_classes=[]), name="api_schema"),
+    path(
+        "schema/",
+        SpectacularAPIView.as_view(permission_classes=[], authentication_classes=[]),
+        name="api_schema",
+    ),
 ]

@@ -40,9 +40,9 @@ class CallPage:
 class Names:
     """The names behind the ids on some calls, read in one go."""
 
-    organizations: dict[int, str]
-    members: dict[int, str]
-    keys: dict[int, str]
+    organizations: dict[int | None, str]
+    members: dict[int | None, str]
+    keys: dict[int | None, str]
 
 
 def list_calls(
@@ -92,7 +92,9 @@ def find_names(calls: Iterable[UsageRecord], *, organizations: bool = False) -> 
     key_ids.discard(None)
     member_ids.discard(None)
     return Names(
-        organizations=_pairs(Organization.objects.filter(pk__in=organization_ids), "name") if organizations else {},
+        organizations=_pairs(Organization.objects.filter(pk__in=organization_ids), "name")
+        if organizations
+        else {},
         members=_pairs(Member.with_disabled.filter(pk__in=member_ids), "user__email") if member_ids else {},
         keys=_pairs(Key.objects.filter(pk__in=key_ids), "name") if key_ids else {},
     )
@@ -146,7 +148,7 @@ def _members_called(text: str) -> QuerySet[Any, int]:
     return Member.with_disabled.filter(named).values_list("pk", flat=True)
 
 
-def _pairs(rows: QuerySet[Any], name: str) -> dict[int, str]:
+def _pairs(rows: QuerySet[Any], name: str) -> dict[int | None, str]:
     return dict(rows.values_list("pk", name))
 
 

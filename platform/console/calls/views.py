@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
@@ -14,7 +14,7 @@ from billing.models import CallStatus
 from console import cursor
 from console.calls import arithmetic, attempts, queries, waterfall, words
 from console.calls.filters import FILTER_NAMES, RANGES, BadFilters, parse_filters
-from console.gate import Visitor, organization_page
+from console.gate import PageRequest, Visitor, organization_page
 from console.overview.queries import ERROR_STATUSES
 from relay.models import Model
 
@@ -57,8 +57,8 @@ _RANGE_NAMES = {
 
 
 @organization_page()
-def call_list(request: HttpRequest) -> HttpResponse:
-    visitor: Visitor = request.visitor
+def call_list(request: PageRequest) -> HttpResponse:
+    visitor = request.visitor
     words_given = request.GET
     chosen_range = _range_of(words_given)
     errors: dict[str, str] = {}
@@ -86,15 +86,17 @@ def call_list(request: HttpRequest) -> HttpResponse:
         .values_list("name", flat=True)[:_MAX_SUGGESTIONS],
         "narrowed": any(name in shown for name in FILTER_NAMES if name not in ("from", "to")),
         "is_first_page": "cursor" not in words_given,
-        "next_url": visitor.url("console:call_list", **shown, cursor=page.next_cursor) if page.next_cursor else "",
+        "next_url": visitor.url("console:call_list", **shown, cursor=page.next_cursor)
+        if page.next_cursor
+        else "",
         "first_url": visitor.url("console:call_list", **shown),
     }
     return render(request, "console/call_list.html", context)
 
 
 @organization_page()
-def call_page(request: HttpRequest, call_id: uuid.UUID) -> HttpResponse:
-    visitor: Visitor = request.visitor
+def call_page(request: PageRequest, call_id: uuid.UUID) -> HttpResponse:
+    visitor = request.visitor
     call = queries.find_call(visitor.sight, call_id)
     if call is None:
         raise Http404("no such call")

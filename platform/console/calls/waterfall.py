@@ -5,6 +5,7 @@ the other in the order of the walk. Each belongs to one party, so that a glance 
 percent of the total, as text with a point, ready for SVG attributes in any language.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -86,7 +87,11 @@ class Waterfall:
 
 
 def draw_waterfall(
-    stages: Mapping[str, float], total_ms: float, *, ttft_ms: float | None = None, ttfb_ms: float | None = None
+    stages: Mapping[str, float],
+    total_ms: float,
+    *,
+    ttft_ms: float | None = None,
+    ttfb_ms: float | None = None,
 ) -> Waterfall | None:
     """The picture, or None where there is nothing to draw. Unknown stages come last, as unexplained."""
     known = [(name, stages[name]) for name in STAGES if stages.get(name, 0) > 0]
@@ -98,7 +103,9 @@ def draw_waterfall(
     for name, ms in known:
         party = STAGES.get(name, "unexplained")
         width = max(100 * ms / scale, _MIN_WIDTH)
-        bars.append(Bar(name, party, ms, ms / scale, _percent(min(100 * at / scale, 100 - width)), _percent(width)))
+        bars.append(
+            Bar(name, party, ms, ms / scale, _percent(min(100 * at / scale, 100 - width)), _percent(width))
+        )
         at += ms
     marks = [("ttfb", ttfb_ms), ("ttft", ttft_ms)]
     if ttft_ms is not None and ttfb_ms is not None and abs(ttft_ms - ttfb_ms) < _ONE_MOMENT * scale:
@@ -119,7 +126,9 @@ def _shares(known: list[tuple[str, float]], scale: float) -> tuple[Share, ...]:
     shares, at = [], 0.0
     for party, ms in sums.items():
         if ms > 0:
-            shares.append(Share(party, ms, ms / scale, _percent(100 * at / scale), _percent(100 * ms / scale)))
+            shares.append(
+                Share(party, ms, ms / scale, _percent(100 * at / scale), _percent(100 * ms / scale))
+            )
             at += ms
     return tuple(shares)
 
@@ -130,14 +139,10 @@ def _mark(name: str, ms: float, scale: float) -> Mark:
 
 
 def _ticks(scale: float) -> tuple[Tick, ...]:
-    """Round steps, three to seven of them, without the one that would touch the right edge."""
-    step = 10 ** (len(str(int(scale))) - 1) if scale >= 1 else 0.1
-    for divisor in (1, 2, 5, 10):
-        if scale / (step / divisor) >= 3:
-            step /= divisor
-            break
-    count = int(scale / step)
-    moments = [index * step for index in range(count + 1) if index * step < 0.97 * scale]
+    """Round steps, three to six of them, without the one that would touch the right edge."""
+    power: float = 10.0 ** math.floor(math.log10(scale / 3))
+    step = max(factor * power for factor in (1, 2, 5) if factor * power <= scale / 3)
+    moments = [round(index * step, 9) for index in range(int(scale / step) + 1) if index * step < 0.97 * scale]
     return tuple(Tick(ms, _percent(100 * ms / scale), "start" if ms == 0 else "middle") for ms in moments)
 
 

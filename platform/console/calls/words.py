@@ -85,7 +85,9 @@ _BY_KIND: dict[str, Promise] = {
     ErrorKind.UNKNOWN_METHOD: _("The path does not take this method."),
     ErrorKind.UNKNOWN_MODEL: _("No model of this name is on offer."),
     ErrorKind.MODEL_NOT_ALLOWED: _("The key may not call this model."),
-    ErrorKind.MODEL_NOT_PRICED: _("The model has no price in the organization's currency, so it cannot be called."),
+    ErrorKind.MODEL_NOT_PRICED: _(
+        "The model has no price in the organization's currency, so it cannot be called."
+    ),
     ErrorKind.BALANCE_SPENT: _("The balance does not cover the most that the call could cost."),
     ErrorKind.BUDGET_SPENT: _("A budget does not cover the most that the call could cost."),
     ErrorKind.RATE_LIMITED: _("The limit of calls a minute was reached."),
@@ -96,7 +98,9 @@ _BY_KIND: dict[str, Promise] = {
     ErrorKind.NO_UPSTREAM: _("No upstream that offers the model was available."),
     ErrorKind.UPSTREAM_REJECTED: _("The upstream rejected the request as it was sent."),
     ErrorKind.UPSTREAM_BUSY: _("Every upstream that offers the model was at its limit."),
-    ErrorKind.UPSTREAM_CREDENTIAL: _("The upstream did not accept the relay's own account. Its operators are at work."),
+    ErrorKind.UPSTREAM_CREDENTIAL: _(
+        "The upstream did not accept the relay's own account. Its operators are at work."
+    ),
     ErrorKind.UPSTREAM_UNREACHABLE: _("The upstream could not be reached."),
     ErrorKind.UPSTREAM_TIMEOUT: _("The upstream did not answer in time."),
     ErrorKind.UPSTREAM_BROKE: _("The upstream answered with an error of its own."),

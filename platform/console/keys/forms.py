@@ -1,7 +1,7 @@
 """The form of a key: its name and the terms under which it may be used."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from django import forms
 from django.utils.translation import gettext_lazy as _
@@ -17,14 +17,20 @@ from relay.models import Model
 __all__ = ["KeyForm"]
 
 ALL, SOME = "all", "some"
-_MONTHS_INPUT = "%Y-%m-%dT%H:%M"
+_INPUT_FORMAT = "%Y-%m-%dT%H:%M"
 
 
 class KeyForm(forms.Form):
     """Bound to one organization; `key` is the one that is changed, None for a new one."""
 
-    name = forms.CharField(label=_("Name"), max_length=100, help_text=_("Such as the program or the person that will hold it."))
-    member = forms.ChoiceField(label=_("Member"), required=False, help_text=_("Whose calls these are. They see them in this console."))
+    name = forms.CharField(
+        label=_("Name"), max_length=100, help_text=_("Such as the program or the person that will hold it.")
+    )
+    member = forms.ChoiceField(
+        label=_("Member"),
+        required=False,
+        help_text=_("Whose calls these are. They see them in this console."),
+    )
     models_mode = forms.ChoiceField(
         label=_("Models"),
         choices=[(ALL, _("All models on offer")), (SOME, _("Only these"))],
@@ -33,26 +39,41 @@ class KeyForm(forms.Form):
     )
     models = forms.MultipleChoiceField(label=_("Models"), required=False, widget=forms.CheckboxSelectMultiple)
     budget = forms.DecimalField(
-        label=_("Budget"), required=False, min_value=0, max_digits=9 + NANO_DIGITS, decimal_places=NANO_DIGITS,
+        label=_("Budget"),
+        required=False,
+        min_value=0,
+        max_digits=9 + NANO_DIGITS,
+        decimal_places=NANO_DIGITS,
         help_text=_("What it may spend for life. Empty: no limit of its own."),
     )
     rpm = forms.IntegerField(
-        label=_("Calls a minute"), required=False, min_value=1, max_value=MOST_CALLS, help_text=_("Empty: no limit of its own.")
+        label=_("Calls a minute"),
+        required=False,
+        min_value=1,
+        max_value=MOST_CALLS,
+        help_text=_("Empty: no limit of its own."),
     )
     concurrency = forms.IntegerField(
-        label=_("Calls at once"), required=False, min_value=1, max_value=MOST_CALLS, help_text=_("Empty: no limit of its own.")
+        label=_("Calls at once"),
+        required=False,
+        min_value=1,
+        max_value=MOST_CALLS,
+        help_text=_("Empty: no limit of its own."),
     )
     expires_at = forms.DateTimeField(
         label=_("Expires"),
         required=False,
-        input_formats=[_MONTHS_INPUT, f"{_MONTHS_INPUT}:%S"],
-        widget=forms.DateTimeInput(format=_MONTHS_INPUT, attrs={"type": "datetime-local"}),
+        input_formats=[_INPUT_FORMAT, f"{_INPUT_FORMAT}:%S"],
+        widget=forms.DateTimeInput(format=_INPUT_FORMAT, attrs={"type": "datetime-local"}),
         help_text=_("Empty: never."),
     )
     manage = forms.BooleanField(
         label=_("It may also manage the organization"),
         required=False,
-        help_text=_("Read all calls and the balance, make, change and revoke keys. Never give such a key to a program that only calls models."),
+        help_text=_(
+            "Read all calls and the balance, make, change and revoke keys. "
+            "Never give such a key to a program that only calls models."
+        ),
     )
 
     def __init__(self, *args: Any, organization: Organization, key: Key | None = None, **kwargs: Any) -> None:
@@ -62,10 +83,10 @@ class KeyForm(forms.Form):
         self._key = key
         self._members = {str(member.pk): member for member in members_of(organization)}
         choices = [(pk, member.user.email) for pk, member in self._members.items()]
-        self.fields["member"].choices = [("", _("Nobody in particular")), *choices]
+        self._choices("member").choices = [("", _("Nobody in particular")), *choices]
         names = list(Model.objects.filter(enabled=True).order_by("name").values_list("name", flat=True))
         names += sorted(set((key.allowed_models if key is not None else None) or ()) - set(names))
-        self.fields["models"].choices = [(name, name) for name in names]
+        self._choices("models").choices = [(name, name) for name in names]
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
@@ -101,6 +122,9 @@ class KeyForm(forms.Form):
         if isinstance(refusal, Conflict) and field == "name":
             text = _("A key that is in use has this name already.")
         self.add_error(field if field in self.fields else None, text)
+
+    def _choices(self, name: str) -> forms.ChoiceField:
+        return cast(forms.ChoiceField, self.fields[name])
 
     def _member(self, pk: str) -> Member | None:
         return self._members[pk] if pk else None

@@ -5,7 +5,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.db import transaction
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -16,7 +16,7 @@ from accounts.models import Key
 from accounts.queries import keys_for
 from accounts.services.keys import change_key, create_key, rename_key, revoke_key
 from console import cursor
-from console.gate import Visitor, organization_page
+from console.gate import PageRequest, Visitor, organization_page
 from console.keys import queries
 from console.keys.forms import KeyForm
 
@@ -28,8 +28,8 @@ _REASON_LENGTH = 100
 
 @require_safe
 @organization_page()
-def key_list(request: HttpRequest) -> HttpResponse:
-    visitor: Visitor = request.visitor
+def key_list(request: PageRequest) -> HttpResponse:
+    visitor = request.visitor
     revoked = request.GET.get("show") == "revoked"
     keys = keys_for(visitor.acting, visitor.organization).filter(revoked_at__isnull=not revoked)
     error, page = "", queries.KeyPage([], None)
@@ -46,16 +46,18 @@ def key_list(request: HttpRequest) -> HttpResponse:
         "error": error,
         "is_first_page": "cursor" not in request.GET,
         "first_url": visitor.url("console:key_list", **shown),
-        "next_url": visitor.url("console:key_list", **shown, cursor=page.next_cursor) if page.next_cursor else "",
+        "next_url": visitor.url("console:key_list", **shown, cursor=page.next_cursor)
+        if page.next_cursor
+        else "",
     }
     return render(request, "console/key_list.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @organization_page(needs="manages_keys")
-def key_new(request: HttpRequest) -> HttpResponse:
+def key_new(request: PageRequest) -> HttpResponse:
     """The form of a new key; after it, once, its clear text."""
-    visitor: Visitor = request.visitor
+    visitor = request.visitor
     form = KeyForm(request.POST or None, organization=visitor.organization)
     if request.method == "POST" and form.is_valid():
         try:
@@ -76,9 +78,9 @@ def key_new(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @organization_page()
-def key_change(request: HttpRequest, key_id: int) -> HttpResponse:
+def key_change(request: PageRequest, key_id: int) -> HttpResponse:
     """The page of a key. Who may not manage keys, and everybody for a revoked one, can only read it."""
-    visitor: Visitor = request.visitor
+    visitor = request.visitor
     key = _find_key(visitor, key_id)
     may_change = visitor.manages_keys and key.revoked_at is None
     form = KeyForm(
@@ -98,18 +100,24 @@ def key_change(request: HttpRequest, key_id: int) -> HttpResponse:
             messages.success(request, _("Saved. Every relay process has it within a second."))
             return redirect(visitor.url("console:key_change", key.pk))
     spent = queries.spent_by_key([key])
-    context = {"form": form, "key": key, "row": _row(key, spent.get(key.pk, 0), timezone.now()), "may_change": may_change}
+    context = {
+        "form": form,
+        "key": key,
+        "row": _row(key, spent.get(key.pk, 0), timezone.now()),
+    }
     return render(request, "console/key_form.html" if may_change else "console/key_page.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @organization_page(needs="manages_keys")
-def key_revoke(request: HttpRequest, key_id: int) -> HttpResponse:
+def key_revoke(request: PageRequest, key_id: int) -> HttpResponse:
     """Asks once, then makes the key unusable for good."""
-    visitor: Visitor = request.visitor
+    visitor = request.visitor
     key = _find_key(visitor, key_id)
     if request.method == "POST":
-        revoke_key(acting=visitor.acting, key=key, reason=request.POST.get("reason", "").strip()[:_REASON_LENGTH])
+        revoke_key(
+            acting=visitor.acting, key=key, reason=request.POST.get("reason", "").strip()[:_REASON_LENGTH]
+        )
         messages.success(request, _("The key “%(name)s” is revoked.") % {"name": key.name})
         return redirect(visitor.url("console:key_list"))
     return render(request, "console/key_revoke.html", {"key": key, "reason_length": _REASON_LENGTH})

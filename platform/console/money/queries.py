@@ -57,7 +57,12 @@ def list_postings(
     for row in rows:
         found.append(
             PostingRow(
-                row["posting_id"], row[at], row["posting__kind"], row["posting__memo"], row["amount_nano"], balance
+                row["posting_id"],
+                row[at],
+                row["posting__kind"],
+                row["posting__memo"],
+                row["amount_nano"],
+                balance,
             )
         )
         if balance is not None:

@@ -1,12 +1,13 @@
 """The wallet's page: what is there, what is held, and every posting."""
 
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import render
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from billing.models import PostingKind
 from console import cursor
-from console.gate import Visitor, organization_page
+from console.gate import PageRequest, organization_page
 from console.money import held, queries
 
 __all__ = ["money"]
@@ -20,8 +21,8 @@ _VIEWS = {
 
 
 @organization_page(needs="sees_money")
-def money(request: HttpRequest) -> HttpResponse:
-    visitor: Visitor = request.visitor
+def money(request: PageRequest) -> HttpResponse:
+    visitor = request.visitor
     chosen = request.GET.get("show", "all")
     if chosen not in _VIEWS:
         chosen = "all"
@@ -32,7 +33,7 @@ def money(request: HttpRequest) -> HttpResponse:
             visitor.organization.pk, kinds=_VIEWS[chosen][1], after=after, size=PAGE_SIZE
         )
     except cursor.BadCursor:
-        error = _("This page of the list does not exist. Start again from the newest posting.")
+        error = gettext("This page of the list does not exist. Start again from the newest posting.")
     balance = queries.balance_nano(visitor.organization.pk)
     use = held.use_of(visitor.organization.pk, held.ORGANIZATION)
     shown = {"show": chosen if chosen != "all" else ""}
@@ -51,6 +52,8 @@ def money(request: HttpRequest) -> HttpResponse:
         "chosen": chosen,
         "is_first_page": "cursor" not in request.GET,
         "first_url": visitor.url("console:money", **shown),
-        "next_url": visitor.url("console:money", **shown, cursor=page.next_cursor) if page.next_cursor else "",
+        "next_url": visitor.url("console:money", **shown, cursor=page.next_cursor)
+        if page.next_cursor
+        else "",
     }
     return render(request, "console/money.html", context)

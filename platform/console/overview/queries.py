@@ -84,7 +84,7 @@ def read_overview(sight: Sight, now: datetime) -> Overview:
     """The 24 hours up to `now`, in hours of the clock: the last one is still running."""
     end = now.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
     start = end - timedelta(hours=HOURS)
-    values = {
+    values: dict[str, Any] = {
         "start": start,
         "end": end,
         "errors": list(ERROR_STATUSES),

@@ -5,7 +5,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 
-from console.gate import Visitor, organization_page
+from console.gate import PageRequest, organization_page
 from console.overview import charts
 from console.overview.queries import ERROR_STATUSES, read_overview
 from relay.models import Kind, Model
@@ -23,8 +23,8 @@ def overview(request: HttpRequest) -> HttpResponse:
 
 
 @organization_page()
-def _overview(request: HttpRequest) -> HttpResponse:
-    visitor: Visitor = request.visitor
+def _overview(request: PageRequest) -> HttpResponse:
+    visitor = request.visitor
     day = read_overview(visitor.sight, timezone.now())
     model = Model.objects.filter(enabled=True, kind=Kind.CHAT).order_by("name").first()
     address = settings.PUBLIC_URL.rstrip("/")

@@ -121,7 +121,9 @@ def exact_money(value: Decimal | None, currency: str) -> SafeString | str:
     """An exact decimal amount with its currency, all digits."""
     if value is None:
         return _DASH
-    return format_html('<span class="money">{}<span class="unit">{}{}</span></span>', f"{value:,f}", "\u00a0", currency)
+    return format_html(
+        '<span class="money">{}<span class="unit">{}{}</span></span>', f"{value:,f}", "\u00a0", currency
+    )
 
 
 @register.filter
@@ -182,7 +184,9 @@ def _time(value: datetime, text: str) -> SafeString:
     utc = value.astimezone(UTC)
     local = timezone.localtime(value)
     title = f"{local:%Y-%m-%d %H:%M:%S} {_offset(local)}"
-    return format_html('<time datetime="{}" title="{}">{}</time>', utc.isoformat().replace("+00:00", "Z"), title, text)
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>', utc.isoformat().replace("+00:00", "Z"), title, text
+    )
 
 
 @register.filter
@@ -224,7 +228,9 @@ def described(field: Any) -> SafeString:
 @register.filter
 def status_tone(status: str) -> str:
     """The tone of a call's status: good, bad, warn or calm."""
-    return {"ok": "good", "upstream_error": "bad", "interrupted": "bad", "client_gone": "calm"}.get(status, "warn")
+    return {"ok": "good", "upstream_error": "bad", "interrupted": "bad", "client_gone": "calm"}.get(
+        status, "warn"
+    )
 
 
 @register.simple_tag
