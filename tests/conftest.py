@@ -72,6 +72,8 @@ if "TEST_SERVERS" not in os.environ:
     _start_servers()
 _point_settings_at_servers()
 django.setup()
+# Not for the workers of this run: they would read the settings before they come here.
+del os.environ["DJANGO_SETTINGS_MODULE"]
 
 
 @pytest.fixture(scope="session")
