@@ -102,20 +102,18 @@ _STATEMENT = f"""
     WITH given AS MATERIALIZED (
         SELECT * FROM json_to_recordset(%s::json) AS t({_GIVEN})
     ), charges AS MATERIALIZED (
-        SELECT organization_id, currency, nextval('billing_posting_id_seq') AS posting_id
+        SELECT organization_id AS payer, currency AS paid_in, nextval('billing_posting_id_seq') AS posting
         FROM (SELECT DISTINCT organization_id, left(currency, 3) AS currency
               FROM given WHERE amount_nano > 0) AS charged
     ), inserted AS (
         INSERT INTO billing_usagerecord (created_at, posting_id, {", ".join(COLUMNS)})
         SELECT timestamptz 'epoch' + interval '1 millisecond'
                    * ('x' || substr(replace(id::text, '-', ''), 1, 12))::bit(48)::bigint,
-               CASE WHEN amount_nano > 0 THEN (
-                   SELECT c.posting_id FROM charges AS c
-                   WHERE c.organization_id = given.organization_id
-                     AND c.currency IS NOT DISTINCT FROM left(given.currency, 3)
-               ) END,
+               posting,
                {_VALUES}
-        FROM given ORDER BY id
+        FROM given LEFT JOIN charges
+             ON amount_nano > 0 AND payer = organization_id AND paid_in IS NOT DISTINCT FROM left(currency, 3)
+        ORDER BY id
         ON CONFLICT DO NOTHING
         RETURNING organization_id, key_id, currency, amount_nano, posting_id
     ), posted AS (
