@@ -43,10 +43,10 @@ def find_postgres(major: int | None = None) -> Program:
     for path in _candidates(_bundled_postgres(), ("postgres",), "/usr/lib/postgresql/*/bin/postgres"):
         # Followed to the end: a link in /usr/local/bin has no initdb and no libraries beside it. (Not so for
         # Redis: Debian's redis-server is a link, and the program behind it goes by the name it is called.)
-        program = path.resolve()
-        version = read_version(program)
-        if version is not None and program.with_name("initdb").exists():
-            programs.append(_postgres(program, version))
+        target = path.resolve()
+        version = read_version(target)
+        if version is not None and target.with_name("initdb").exists():
+            programs.append(_postgres(target, version))
     # Bundled ones come first among equals: `sorted` keeps their order.
     programs.sort(key=lambda program: program.major, reverse=True)
     for program in programs:
