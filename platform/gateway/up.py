@@ -3,7 +3,7 @@
 THE ORDER OF A START (each step is a station of its own, see `gateway.start` and `gateway.embedded`):
 
     environment checked -> VAR_DIR locked -> socket bound -> embedded servers, where no URL is given -> roles
-    -> migrate -> seed -> apply CONFIG -> relay, console, worker, beat -> they answer -> ``ready: URL``
+    -> migrate -> seed -> apply CONFIG -> relay, console, practice -> they answer -> worker, beat -> ``ready: URL``
 
 From then on the supervisor keeps the children running, and starts and stops the practice provider as models
 come and go. A stop (SIGTERM, SIGINT, SIGHUP) goes backwards: relay and console drain, worker and beat finish,
@@ -195,13 +195,16 @@ class _Up:
             child_environment(os.environ, given, self._root), self._root, self._run_dir, env.drain_s()
         )
         await self._set_up(house)
-        watch = PracticeWatch(urls["DATABASE_URL"])
-        wanted = env.practice_allowed() and bool(await watch.is_wanted())
-        self._supervisor.add(house.practice(practice_port), wanted=wanted)
-        await self._start_children(house, uds, *(["practice"] if wanted else []))
-        _tell(f"ready: {env.public_url() or self._own_url()}\n")
-        self._print_setup_output()
-        await self._watch_practice(watch)
+        async with contextlib.aclosing(PracticeWatch(urls["DATABASE_URL"])) as watch:
+            wanted = env.practice_allowed() and bool(await watch.is_wanted())
+            self._supervisor.add(house.practice(practice_port), wanted=wanted)
+            await self._start_children(house, uds, *(["practice"] if wanted else []))
+            # Last: while they load, they would take the processor from those a person waits for.
+            self._supervisor.add(house.worker())
+            self._supervisor.add(house.beat())
+            _tell(f"ready: {env.public_url() or self._own_url()}\n")
+            self._print_setup_output()
+            await self._watch_practice(watch)
 
     async def _start_servers(self) -> dict[str, str]:
         """Embedded servers that answer, or given ones that do; the URLs of both."""
@@ -281,8 +284,6 @@ class _Up:
         for number in range(1, env.web_workers() + 1):
             self._supervisor.add(house.relay(number, self._listener.fileno(), relay_ready))
         self._supervisor.add(house.console(uds, console_ready))
-        self._supervisor.add(house.worker())
-        self._supervisor.add(house.beat())
         names = [name for name in self._supervisor.names() if name != "practice"]
         await self._supervisor.wait_ready(*names, *others, timeout_s=_READY_S)
         try:
@@ -295,14 +296,11 @@ class _Up:
             raise RunFailed(f"the sign-in page does not answer; see {self._var_dir}/log") from exc
 
     async def _watch_practice(self, watch: PracticeWatch) -> None:
-        try:
-            while True:
-                wanted = env.practice_allowed() and await watch.is_wanted()
-                if wanted is not None:
-                    self._supervisor.want("practice", wanted)
-                await asyncio.sleep(_PRACTICE_S)
-        finally:
-            await watch.close()
+        while True:
+            wanted = env.practice_allowed() and await watch.is_wanted()
+            if wanted is not None:
+                self._supervisor.want("practice", wanted)
+            await asyncio.sleep(_PRACTICE_S)
 
     def _own_url(self) -> str:
         return f"http://{url_host(env.host())}:{self._listener.getsockname()[1]}"

@@ -41,9 +41,12 @@ def find_postgres(major: int | None = None) -> Program:
     """The newest PostgreSQL, or the one of a given major version. Raises LaunchError if there is none."""
     programs = []
     for path in _candidates(_bundled_postgres(), ("postgres",), "/usr/lib/postgresql/*/bin/postgres"):
-        version = read_version(path)
-        if version is not None and path.with_name("initdb").exists():
-            programs.append(_postgres(path, version))
+        # Followed to the end: a link in /usr/local/bin has no initdb and no libraries beside it. (Not so for
+        # Redis: Debian's redis-server is a link, and the program behind it goes by the name it is called.)
+        target = path.resolve()
+        version = read_version(target)
+        if version is not None and target.with_name("initdb").exists():
+            programs.append(_postgres(target, version))
     # Bundled ones come first among equals: `sorted` keeps their order.
     programs.sort(key=lambda program: program.major, reverse=True)
     for program in programs:
@@ -118,8 +121,7 @@ def _candidates(bundled: Iterable[Path], names: Iterable[str], pattern: str | No
     for name in names:
         on_path = shutil.which(name)
         if on_path:
-            # Followed to the end: a link in /usr/local/bin has no initdb and no libraries beside it.
-            found.append(Path(on_path).resolve())
+            found.append(Path(on_path).absolute())
     if pattern:
         found += sorted(Path("/").glob(pattern.lstrip("/")), reverse=True)
     return list(dict.fromkeys(path for path in found if path.is_file()))

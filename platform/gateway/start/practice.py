@@ -44,10 +44,10 @@ class PracticeWatch:
             async with asyncio.timeout(_ASK_S):
                 return await self._ask()
         except (psycopg.Error, TimeoutError, OSError):
-            await self.close()
+            await self.aclose()
             return None
 
-    async def close(self) -> None:
+    async def aclose(self) -> None:
         """Close the connection, if there is one."""
         if self._connection is not None:
             connection, self._connection = self._connection, None

@@ -66,6 +66,16 @@ def test_without_wheels_the_programs_of_the_system_are_taken(place, monkeypatch)
     assert find_postgres().path == postgres
 
 
+def test_a_redis_that_goes_by_its_name_is_called_by_it(place, monkeypatch):
+    many = place / "redis-check-rdb"
+    many.write_text('#!/bin/sh\ncase $0 in *redis-server) echo "Redis server v=7.0.15";; *) exit 1;; esac\n')
+    many.chmod(0o755)
+    (place / "redis-server").symlink_to(many)
+    monkeypatch.setenv("PATH", str(place))
+    monkeypatch.setattr("sys.path", [])
+    assert find_valkey().path == place / "redis-server"
+
+
 def test_without_any_the_variable_to_set_is_named(place, monkeypatch):
     monkeypatch.setenv("PATH", str(place))
     monkeypatch.setattr("sys.path", [])

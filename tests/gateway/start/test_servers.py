@@ -45,7 +45,7 @@ async def test_practice_is_wanted_while_a_practice_model_is_enabled(servers, mod
     assert await watch.is_wanted() is True
     models.execute("DELETE FROM relay_model WHERE name LIKE 'practice-%'")
     assert await watch.is_wanted() is False
-    await watch.close()
+    await watch.aclose()
 
 
 async def test_a_database_that_cannot_say_changes_nothing(servers, models):
@@ -62,7 +62,7 @@ async def test_a_database_that_cannot_say_changes_nothing(servers, models):
         assert await watch.is_wanted() is None
         admin.execute("ALTER ROLE yizhan LOGIN")
     assert await watch.is_wanted() is True
-    await watch.close()
+    await watch.aclose()
 
 
 async def test_given_servers_are_waited_for_and_roles_seen_to(servers):
