@@ -146,6 +146,8 @@ async def _copy(walk: Walk, opened: Opened, keep_alive: KeepAlive | None) -> Non
         raise UpstreamFailure(ErrorKind.UPSTREAM_CUT, message, try_next=False, http_status=200)
     if keep_alive is not None:
         keep_alive.stop()
+    if not marks.first_byte_out:
+        marks.first_byte_out = perf_counter()
     walk.close_books(walk.ending("ok"))
     await sink.end(out)
     await _let_end(exchange)
