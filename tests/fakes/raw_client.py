@@ -95,7 +95,8 @@ class RawClient:
         self.socket.connect(("127.0.0.1", port))
         self._buffer = b""
         self._is_chunked = False
-        self._left: int | None = None
+        self._ends_with_connection = False
+        self._left = 0
         self._events: list[bytes] = []
         self._rest = b""
 
@@ -153,7 +154,9 @@ class RawClient:
         status = int(first.split(" ")[1])
         self._is_chunked = headers.get("transfer-encoding", "") == "chunked"
         has_body = not is_head and status not in (204, 304)
-        self._left = None if self._is_chunked else int(headers.get("content-length", "0")) if has_body else 0
+        length = headers.get("content-length")
+        self._ends_with_connection = has_body and not self._is_chunked and length is None
+        self._left = int(length or "0") if has_body else 0
         return Answer(status, headers, raw)
 
     def read_piece(self) -> bytes:
@@ -163,7 +166,10 @@ class RawClient:
             data = self._exactly(size)
             self._until(b"\r\n")
             return data
-        data, self._left = self._exactly(self._left or 0), 0
+        if self._ends_with_connection:
+            data, self._buffer = self._buffer, b""
+            return data or self.socket.recv(1 << 20)
+        data, self._left = self._exactly(self._left), 0
         return data
 
     def read_event(self) -> bytes:

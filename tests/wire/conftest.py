@@ -1,7 +1,7 @@
 """One relay and one practice provider for the session; each test builds the tenants it needs."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -37,6 +37,28 @@ def practice() -> Iterator[PracticeProcess]:
     provider = PracticeProcess()
     yield provider
     provider.close()
+
+
+@pytest.fixture
+def make_relay(
+    relay_env: dict[str, str], tmp_path: Path, django_db_blocker
+) -> Iterator[Callable[..., World]]:
+    """Starts a relay of the test's own, with variables of its own, and gives the world round it."""
+    worlds: list[World] = []
+    with django_db_blocker.unblock():
+
+        def make(*, workers: int = 1, **env: str) -> World:
+            folder = tmp_path / f"relay-{len(worlds)}"
+            folder.mkdir()
+            made = World(RelayProcess(folder, {**relay_env, **env}, workers=workers))
+            worlds.append(made)
+            made.relay.start()
+            return made
+
+        yield make
+        for made in worlds:
+            made.close()
+            made.relay.close()
 
 
 @pytest.fixture

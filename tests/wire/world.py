@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeVar
 
+import pytest
 import redis
 from django.conf import settings
 from django.db import connection, transaction
@@ -28,7 +29,7 @@ from relay.state.sealing import seal, upstream_subject
 from tests.fakes.raw_client import Answer, RawClient
 from tests.fakes.relay_process import RelayProcess
 
-__all__ = ["PRICE", "Tenant", "World", "eventually", "nano"]
+__all__ = ["PRICE", "Tenant", "World", "check_times", "eventually", "nano"]
 
 PRICE = {
     "currency": "USD",
@@ -55,6 +56,14 @@ def eventually(look: Callable[[], T], *, within_s: float = 5.0, every_s: float =
         assert time.monotonic() < deadline, "it did not come about in time"
         time.sleep(every_s)
     return found
+
+
+def check_times(record: UsageRecord) -> None:
+    """Stages add up to the total, and no mark lies outside it. Shown times are rounded to the microsecond."""
+    assert sum(record.stages.values()) == pytest.approx(record.total_ms, abs=0.001 * (len(record.stages) + 1))
+    assert min(record.stages.values()) > 0
+    for mark in (record.ttfb_ms, record.ttft_ms):
+        assert mark is None or 0 < mark <= record.total_ms + 0.001
 
 
 @dataclass(slots=True)
@@ -148,6 +157,8 @@ class Tenant:
         """No hold is left, and records, ledger and counters say the same. Returns the records."""
         eventually(lambda: self.use()[1:] == self.use(self.key_level)[1:] == (0, 0))
         records = self.records(calls)
+        for record in records:
+            check_times(record)
         spent = sum(record.amount_nano for record in records)
         eventually(lambda: self.balance_nano() == self.opening_nano - spent)
         assert self.use()[0] == self.use(self.key_level)[0] == spent
