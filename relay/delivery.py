@@ -4,7 +4,6 @@ A stream may have got its status line and comments earlier (`KeepAlive`): they c
 """
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import suppress
 from time import perf_counter
 
@@ -15,7 +14,7 @@ from relay.errors import ErrorKind, UpstreamFailure
 from relay.metering.estimate import Estimator
 from relay.metering.finish import Ending
 from relay.metering.timing import server_timing
-from relay.protocols.json_splice import Buffer, find_member, splice
+from relay.protocols.json_splice import DuplicateMember, find_member, splice
 from relay.protocols.openai_chat.events import ChatStream
 from relay.protocols.openai_chat.request import ChatRequest
 from relay.protocols.openai_chat.usage import read_usage, usage_of_answer
@@ -81,9 +80,10 @@ async def deliver_plain(walk: Walk, request: ChatRequest, plain: Plain) -> None:
     model, tier = answer.get("model"), answer.get("service_tier")
     call.answered_model = model[:200] if isinstance(model, str) else ""
     body = plain.body
-    if call.answered_model != request.model and (member := find_member(body, "model")) is not None:
-        pieces: Sequence[Buffer] = splice(body, [(member[1], member[2], orjson.dumps(request.model))])
-        body = b"".join(pieces)
+    # An answer that names its model twice is passed as it came.
+    with suppress(DuplicateMember):
+        if call.answered_model != request.model and (member := find_member(body, "model")) is not None:
+            body = b"".join(splice(body, [(member[1], member[2], orjson.dumps(request.model))]))
     call.committed = True
     walk.marks.first_token_out = walk.marks.first_byte_out = perf_counter()
     headers = [
@@ -146,6 +146,8 @@ async def _copy(walk: Walk, opened: Opened, keep_alive: KeepAlive | None) -> Non
         raise UpstreamFailure(ErrorKind.UPSTREAM_CUT, message, try_next=False, http_status=200)
     if keep_alive is not None:
         keep_alive.stop()
+    if not marks.first_byte_out:
+        marks.first_byte_out = perf_counter()
     walk.close_books(walk.ending("ok"))
     await sink.end(out)
     await _let_end(exchange)

@@ -28,15 +28,16 @@ async def fail_over(walk: Walk, request: ChatRequest, candidates: Sequence[Candi
     retry_after: int | None = None
     last: UpstreamFailure | None = None
     for route, upstream in candidates:
+        body = upstream_body(walk.body, request, upstream_model=route.upstream_model)
         started = perf_counter()
         walk.marks.attempt_started = started
         walk.upstream = upstream
         attempt = Attempt(upstream.id, upstream.name, route.upstream_model)
         walk.call.attempts.append(attempt)
-        body = upstream_body(walk.body, request, upstream_model=route.upstream_model)
         try:
             opened = await _attempt(walk, upstream, body, request)
         except UpstreamFailure as failure:
+            walk.marks.headers = perf_counter()  # whatever kept it, it was a wait for this upstream
             attempt.kind, attempt.http_status = failure.kind.value, failure.http_status
             if failure.retry_after_s is not None:
                 retry_after = min(failure.retry_after_s, retry_after or failure.retry_after_s)
@@ -44,6 +45,7 @@ async def fail_over(walk: Walk, request: ChatRequest, candidates: Sequence[Candi
             if not failure.try_next:
                 break
         except asyncio.CancelledError:
+            walk.marks.headers = perf_counter()
             attempt.kind = "client_gone"
             raise
         else:

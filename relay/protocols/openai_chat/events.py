@@ -9,10 +9,12 @@ After the first content a chunk without usage, error or finish reason is only lo
 `"usage"` cannot stand inside a JSON string); everything else is parsed.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 
 import orjson
 
+from relay.protocols.json_splice import DuplicateMember, find_member
 from relay.protocols.openai_chat.usage import read_usage, usage_of_answer
 from relay.protocols.sse import SseSplitter, event_data
 from relay.protocols.usage import Usage
@@ -72,8 +74,10 @@ class ChatStream:
 
     __slots__ = (
         "_client_model",
+        "_created",
         "_find",
         "_finished",
+        "_id",
         "_keep_usage",
         "_put",
         "_splitter",
@@ -91,6 +95,8 @@ class ChatStream:
         self._splitter = SseSplitter()
         self._client_model = client_model
         self._keep_usage = keep_usage
+        self._id: object = None
+        self._created: object = None
         self._find = b""
         self._put = b""
         self._finished: set[int] = set()
@@ -156,9 +162,9 @@ class ChatStream:
         except orjson.JSONDecodeError:
             self.error = {"message": "the stream held an event that is not JSON", "code": "garbage"}
             return b""
-        return self._pass_chunk(raw, chunk)
+        return self._pass_chunk(raw, data, chunk)
 
-    def _pass_chunk(self, raw: bytes, chunk: object) -> bytes:
+    def _pass_chunk(self, raw: bytes, data: bytes, chunk: object) -> bytes:
         if not isinstance(chunk, dict):
             self.error = {"message": "the stream held an event that is not an object", "code": "garbage"}
             return b""
@@ -166,7 +172,7 @@ class ChatStream:
         if self.error is not None:
             return b""
         if not self.answered_model:
-            self._learn_model(raw, chunk)
+            self._learn_model(data, chunk)
         tier = chunk.get("service_tier")
         if isinstance(tier, str):
             self.service_tier = tier[:32]
@@ -188,19 +194,21 @@ class ChatStream:
             usage = replace(self.usage, output=usage.output, reasoning=usage.reasoning)
         self.usage = usage
 
-    def _learn_model(self, raw: bytes, chunk: dict[str, object]) -> None:
+    def _learn_model(self, data: bytes, chunk: dict[str, object]) -> None:
+        """From the first chunk that names a model: how that is spelled in this stream, and what the client reads."""
         model = chunk.get("model")
         if not isinstance(model, str) or not model:
             return
         self.answered_model = model
-        if model == self._client_model:
-            return
-        for separator in (b":", b": "):
-            pattern = b'"model"' + separator + orjson.dumps(model)
-            if pattern in raw:
-                self._find = pattern
-                self._put = b'"model"' + separator + orjson.dumps(self._client_model)
-                return
+        self._id, self._created = chunk.get("id"), chunk.get("created")
+        if model != self._client_model:
+            # An answer that names its model twice is passed as it came.
+            with suppress(DuplicateMember):
+                member = find_member(data, "model")
+                assert member is not None
+                at, start, end = member
+                self._find = data[at:end]
+                self._put = data[at:start] + orjson.dumps(self._client_model)
 
     def _look_at_choices(self, chunk: dict[str, object]) -> bool:
         """Note content and finish of each choice. False if the chunk has nothing for the client."""
@@ -252,9 +260,9 @@ class ChatStream:
         self._usage_sent = True
         usage = self.usage
         body = {
-            "id": "chatcmpl-usage",
+            "id": self._id,
             "object": "chat.completion.chunk",
-            "created": 0,
+            "created": self._created,
             "model": self._client_model,
             "choices": [],
             "usage": {

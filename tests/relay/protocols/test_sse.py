@@ -1,6 +1,7 @@
 """Event streams cut at every place, with every kind of line end."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -166,7 +167,7 @@ LINES = st.sampled_from(
 def test_any_split_of_any_stream_gives_the_same(lines: list[tuple[bytes, bytes]], cuts: list[int]) -> None:
     body = b"".join(line + end for line, end in lines)
     places = sorted({0, len(body), *(cut for cut in cuts if cut < len(body))})
-    pieces = [body[first:last] for first, last in zip(places, places[1:], strict=False)]
+    pieces = [body[first:last] for first, last in pairwise(places)]
     assert read(*pieces) == read(body)
 
 

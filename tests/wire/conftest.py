@@ -1,0 +1,70 @@
+"""One relay and one practice provider for the session; each test builds the tenants it needs."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from gateway.secret_store import load_secrets
+from tests.fakes.practice_process import PracticeProcess
+from tests.fakes.relay_process import RelayProcess
+from tests.wire.world import World
+
+
+@pytest.fixture(scope="session")
+def relay_env(database: str) -> dict[str, str]:
+    """What a relay process must share with the tests to open what they seal. The store begins empty."""
+    with redis.Redis.from_url(os.environ["REDIS_URL"]) as store:
+        store.flushdb()
+    return dict(load_secrets(Path(os.environ["VAR_DIR"])))
+
+
+@pytest.fixture(scope="session")
+def relay(relay_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RelayProcess]:
+    """The relay that most tests share."""
+    process = RelayProcess(tmp_path_factory.mktemp("relay"), relay_env)
+    try:
+        process.start()
+        yield process
+    finally:
+        process.close()
+
+
+@pytest.fixture(scope="session")
+def practice() -> Iterator[PracticeProcess]:
+    provider = PracticeProcess()
+    yield provider
+    provider.close()
+
+
+@pytest.fixture
+def make_relay(
+    relay_env: dict[str, str], tmp_path: Path, django_db_blocker
+) -> Iterator[Callable[..., World]]:
+    """Starts a relay of the test's own, with variables of its own, and gives the world round it."""
+    worlds: list[World] = []
+    with django_db_blocker.unblock():
+
+        def make(*, workers: int = 1, **env: str) -> World:
+            folder = tmp_path / f"relay-{len(worlds)}"
+            folder.mkdir()
+            made = World(RelayProcess(folder, {**relay_env, **env}, workers=workers))
+            worlds.append(made)
+            made.relay.start()
+            return made
+
+        yield make
+        for made in worlds:
+            made.close()
+            made.relay.close()
+
+
+@pytest.fixture
+def world(relay: RelayProcess, django_db_blocker) -> Iterator[World]:
+    """Builds tenants on the shared relay."""
+    with django_db_blocker.unblock():
+        made = World(relay)
+        yield made
+        made.close()
