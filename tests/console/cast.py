@@ -84,7 +84,13 @@ _USUAL: dict[str, Any] = {
     "error_kind": "",
     "end_reason": "stop",
     "attempts": [
-        {"upstream": "secret-account", "upstream_model": "kimi-k2-0905", "result": "ok", "ms": 1800.0, "http_status": 200}
+        {
+            "upstream": "secret-account",
+            "upstream_model": "kimi-k2-0905",
+            "result": "ok",
+            "ms": 1800.0,
+            "http_status": 200,
+        }
     ],
     "uncached_input_tokens": 1000,
     "cached_input_tokens": 3000,
@@ -121,18 +127,23 @@ _JSON = ("attempts", "stages")
 def call_id(moment: datetime) -> uuid.UUID:
     """A UUIDv7 of this moment."""
     ms = int(moment.timestamp() * 1000)
-    return uuid.UUID(int=(ms << 80) | (7 << 76) | (RNG.getrandbits(12) << 64) | (2 << 62) | RNG.getrandbits(62))
+    return uuid.UUID(
+        int=(ms << 80) | (7 << 76) | (RNG.getrandbits(12) << 64) | (2 << 62) | RNG.getrandbits(62)
+    )
 
 
 def insert_calls(records: list[dict[str, Any]]) -> list[UsageRecord]:
     """Write usage records as the ingesting role does, the only one that may."""
     names = list(records[0])
     row = "(" + ", ".join(["%s"] * len(names)) + ")"
-    values = [json.dumps(record[name]) if name in _JSON else record[name] for record in records for name in names]
+    values = [
+        json.dumps(record[name]) if name in _JSON else record[name] for record in records for name in names
+    ]
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL ROLE relay_ingest")
         cursor.execute(
-            f"INSERT INTO billing_usagerecord ({', '.join(names)}) VALUES " + ", ".join([row] * len(records)), values
+            f"INSERT INTO billing_usagerecord ({', '.join(names)}) VALUES " + ", ".join([row] * len(records)),
+            values,
         )
         cursor.execute("SET LOCAL ROLE relay_app")
     return [UsageRecord(**record) for record in records]
@@ -142,11 +153,17 @@ def insert_many_calls(cast: Cast, count: int) -> None:
     """Many calls of acme and of bolt, one every two seconds back from now, made by the database itself."""
     template = cast.calls([{"key": "ci"}])[0]
     other = cast.keys["bolt-ci"]
-    columns = [field.attname for field in UsageRecord._meta.concrete_fields if field.attname not in ("created_at", "id")]
+    columns = [
+        field.attname
+        for field in UsageRecord._meta.concrete_fields
+        if field.attname not in ("created_at", "id")
+    ]
     changed = {
         "organization_id": f"CASE WHEN n %% 5 = 0 THEN {other.organization_id} ELSE organization_id END",
         "key_id": f"CASE WHEN n %% 5 = 0 THEN {other.pk} WHEN n %% 3 = 0 THEN {cast.keys['laptop'].pk} ELSE key_id END",
-        "member_id": f"CASE WHEN n %% 5 = 0 THEN NULL WHEN n %% 3 = 0 THEN {cast.members['erin'].pk} ELSE member_id END",
+        "member_id": (
+            f"CASE WHEN n %% 5 = 0 THEN NULL WHEN n %% 3 = 0 THEN {cast.members['erin'].pk} ELSE member_id END"
+        ),
         "model": "CASE WHEN n %% 7 = 0 THEN 'deepseek-v4' ELSE model END",
         "ttft_ms": "100 + (n * 7919) %% 3000",
         "total_ms": "400 + (n * 7919) %% 9000",
@@ -188,7 +205,11 @@ def make_cast(password: str | None = None) -> Cast:
             ("bob", bolt, "owner"),
         ):
             members[name] = add_member(
-                acting=SYSTEM, organization=organization, email=f"{name}@example.com", role=role, password=password
+                acting=SYSTEM,
+                organization=organization,
+                email=f"{name}@example.com",
+                role=role,
+                password=password,
             )
         users = {name: member.user for name, member in members.items()}
         users["oli"] = User.objects.create_user("oli@example.com", password, is_operator=True)

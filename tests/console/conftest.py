@@ -1,7 +1,6 @@
 """Fixtures of the console's tests: the cast, and clients that are signed in as one of them or hold a key."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,12 +10,6 @@ from django.core.cache import cache
 from django.test import Client
 
 from tests.console.cast import Cast, make_cast
-
-
-@pytest.fixture(autouse=True)
-def static_folder() -> None:
-    """WhiteNoise warns about a folder that is not there."""
-    Path(settings.STATIC_ROOT).mkdir(parents=True, exist_ok=True)
 
 
 @pytest.fixture(autouse=True)

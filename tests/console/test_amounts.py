@@ -27,7 +27,9 @@ def test_what_was_written_is_read_back(nano):
     assert nano_of(decimal_string(nano)) == nano
 
 
-@pytest.mark.parametrize("text", ["", "x", "-1", "+1", "1e3", "1e999999", "nan", "0.0000000001", "9223372037", "1,5", "٣"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "-1", "+1", "1e3", "1e999999", "nan", "0.0000000001", "9223372037", "1,5", "٣"]
+)
 def test_what_is_no_amount_is_refused(text):
     with pytest.raises(ValueError, match=r"."):
         nano_of(text)

@@ -36,7 +36,15 @@ def test_the_exact_duration_is_in_the_title():
 
 @pytest.mark.parametrize(
     ("share", "text"),
-    [(None, "–"), (0, "0 %"), (0.00001, "<0.01 %"), (0.0042, "0.42 %"), (0.5, "50.0 %"), (0.9997, "100 %"), (1, "100 %")],
+    [
+        (None, "–"),
+        (0, "0 %"),
+        (0.00001, "<0.01 %"),
+        (0.0042, "0.42 %"),
+        (0.5, "50.0 %"),
+        (0.9997, "100 %"),
+        (1, "100 %"),
+    ],
 )
 def test_shares_are_finer_where_they_are_small(share, text):
     assert plain(form.percent(share)) == text
@@ -76,7 +84,9 @@ def test_an_amount_has_its_currency_and_its_exact_value():
     shown = form.money(8_670_001, "CNY")
 
     assert 'title="0.008670001 CNY"' in shown
-    assert plain(form.exact_money(Decimal("0.00867"), "CNY")).endswith('<span class="unit"> CNY</span></span>')
+    assert plain(form.exact_money(Decimal("0.00867"), "CNY")).endswith(
+        '<span class="unit"> CNY</span></span>'
+    )
     assert "0.008670001" in form.whole_money(8_670_001, "CNY")
     assert form.money(None, "CNY") == "–"
 
@@ -97,7 +107,14 @@ def test_times_are_shown_in_the_zone_in_force():
 
 @pytest.mark.parametrize(
     ("value", "whole", "width"),
-    [(0, 100, "0.00%"), (None, 100, "0.00%"), (0.001, 100, "0.50%"), (50, 100, "50.00%"), (200, 100, "100.00%"), (5, 0, "0.50%")],
+    [
+        (0, 100, "0.00%"),
+        (None, 100, "0.00%"),
+        (0.001, 100, "0.50%"),
+        (50, 100, "50.00%"),
+        (200, 100, "100.00%"),
+        (5, 0, "0.50%"),
+    ],
 )
 def test_widths_stay_within_the_picture(value, whole, width):
     assert form.share_of(value, whole) == width

@@ -42,7 +42,11 @@ def test_a_person_without_an_organization_is_told_what_to_do(signed_in):
 
 @pytest.mark.parametrize(
     ("path", "allowed"),
-    [("/money/", {"ann", "adam", "fay"}), ("/keys/new/", {"ann", "adam"}), ("/keys/", {"ann", "adam", "fay", "erin"})],
+    [
+        ("/money/", {"ann", "adam", "fay"}),
+        ("/keys/new/", {"ann", "adam"}),
+        ("/keys/", {"ann", "adam", "fay", "erin"}),
+    ],
 )
 def test_rooms_are_open_by_role(signed_in, path, allowed):
     for name in ("ann", "adam", "fay", "erin"):

@@ -106,7 +106,7 @@ class CallSerializer(serializers.Serializer):
     @extend_schema_field({"type": ["object", "null"]})
     def get_diagnosis(self, _call: UsageRecord) -> dict[str, Any] | None:
         """Null until the relay gives verdicts."""
-        return
+        return None
 
     @property
     def _names(self) -> Names:

@@ -20,7 +20,12 @@ def test_an_organization_sees_no_account_and_no_field_that_nobody_opened():
 def test_rows_hold_what_the_relay_wrote():
     first, second = attempt_rows([FAILED.shown(), {**ANSWERED.shown(), "hedge": True}], operator=True)
 
-    assert (first.upstream, first.result, first.http_status, first.ms) == ("secret-account", "upstream_timeout", None, 812.4)
+    assert (first.upstream, first.result, first.http_status, first.ms) == (
+        "secret-account",
+        "upstream_timeout",
+        None,
+        812.4,
+    )
     assert (second.result, second.details) == ("ok", "hedge: True")
 
 

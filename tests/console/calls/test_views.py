@@ -62,7 +62,9 @@ def test_upstream_names_are_for_operators(cast, signed_in):
 
 
 def test_pages_lead_on_to_older_calls_and_keep_the_filters(cast, signed_in):
-    cast.calls([{"created_at": datetime.now(UTC) - timedelta(minutes=n), "task_id": "t"} for n in range(1, 62)])
+    cast.calls(
+        [{"created_at": datetime.now(UTC) - timedelta(minutes=n), "task_id": "t"} for n in range(1, 62)]
+    )
     browser = signed_in("ann")
 
     first = browser.get("/calls/", {"task_id": "t", "range": "24h"})
@@ -72,7 +74,9 @@ def test_pages_lead_on_to_older_calls_and_keep_the_filters(cast, signed_in):
     assert "task_id=t" in first.context["next_url"]
     assert len(second.context["page"].calls) == 11
     assert second.context["next_url"] == ""
-    assert not {call.id for call in first.context["page"].calls} & {call.id for call in second.context["page"].calls}
+    assert not {call.id for call in first.context["page"].calls} & {
+        call.id for call in second.context["page"].calls
+    }
 
 
 def test_the_range_bounds_the_list_and_days_are_read_in_the_organizations_zone(cast, signed_in):
@@ -204,4 +208,8 @@ def test_no_attribute_needs_an_inline_style(cast, signed_in):
     for path in ("/", "/calls/", f"/calls/{made.id}/", "/keys/", "/keys/new/", "/money/"):
         page = signed_in("ann").get(path).content.decode()
         assert not re.search(r"\s(style|on[a-z]+)=", page), path
-        assert json.loads(re.search(r"content='({.*?})'", page).group(1))["allowEval"] is False if "htmx" in page else True
+        assert (
+            json.loads(re.search(r"content='({.*?})'", page).group(1))["allowEval"] is False
+            if "htmx" in page
+            else True
+        )

@@ -32,7 +32,10 @@ def test_shares_say_which_party_used_the_time():
 def test_marks_keep_their_labels_inside():
     picture = draw_waterfall(EXAMPLE, 2000.0, ttft_ms=1700, ttfb_ms=500)
 
-    assert [(mark.name, mark.x, mark.anchor) for mark in picture.marks] == [("ttfb", "25%", "start"), ("ttft", "85%", "end")]
+    assert [(mark.name, mark.x, mark.anchor) for mark in picture.marks] == [
+        ("ttfb", "25%", "start"),
+        ("ttft", "85%", "end"),
+    ]
 
 
 def test_marks_at_one_moment_are_one():
@@ -45,7 +48,9 @@ def test_a_stage_of_a_newer_relay_is_shown_as_unexplained():
     assert [(bar.name, bar.party) for bar in picture.bars] == [("auth", "relay"), ("teleport", "unexplained")]
 
 
-@pytest.mark.parametrize(("stages", "total"), [({}, 0), ({}, 100.0), ({"auth": 0.0}, 0.0), ({"auth": -1.0}, 5.0)])
+@pytest.mark.parametrize(
+    ("stages", "total"), [({}, 0), ({}, 100.0), ({"auth": 0.0}, 0.0), ({"auth": -1.0}, 5.0)]
+)
 def test_without_stages_there_is_no_picture(stages, total):
     assert draw_waterfall(stages, total) is None
 
@@ -68,7 +73,7 @@ def test_nothing_is_drawn_outside_of_the_picture(stages):
     picture = draw_waterfall(stages, sum(stages.values()))
 
     for bar in picture.bars:
-        assert 0 <= float(bar.x[:-1]) and float(bar.x[:-1]) + float(bar.width[:-1]) <= 100.01
+        assert float(bar.x[:-1]) >= 0 and float(bar.x[:-1]) + float(bar.width[:-1]) <= 100.01
     assert sum(bar.share for bar in picture.bars) == pytest.approx(1)
     assert sum(share.share for share in picture.shares) == pytest.approx(1)
     assert 3 <= len(picture.ticks) <= 6

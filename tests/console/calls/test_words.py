@@ -24,10 +24,14 @@ def test_every_status_has_a_sentence_in_both_languages(status):
 
 
 def test_an_ending_that_went_well_says_why_it_ended():
-    assert str(words.explain_ending(UsageRecord(status="ok", end_reason="length")).why).startswith("The answer reached")
+    assert str(words.explain_ending(UsageRecord(status="ok", end_reason="length")).why).startswith(
+        "The answer reached"
+    )
 
 
 def test_unknown_words_do_not_break_the_page():
-    ending = words.explain_ending(UsageRecord(status="teleported", error_kind="new_kind", end_reason="new_end"))
+    ending = words.explain_ending(
+        UsageRecord(status="teleported", error_kind="new_kind", end_reason="new_end")
+    )
 
     assert (ending.happened, ending.why) == ("teleported", "")

@@ -108,7 +108,9 @@ def test_a_key_is_changed_and_keeps_what_the_form_does_not_show(cast, signed_in)
 
 
 def test_a_refused_change_changes_nothing(cast, signed_in):
-    page = signed_in("ann").post(f"/keys/{cast.keys['laptop'].pk}/", {"name": "ci", "models_mode": "all", "rpm": "7"})
+    page = signed_in("ann").post(
+        f"/keys/{cast.keys['laptop'].pk}/", {"name": "ci", "models_mode": "all", "rpm": "7"}
+    )
 
     assert "name" in page.context["form"].errors
     assert stored(cast, "laptop").rpm is None
@@ -124,7 +126,10 @@ def test_revoking_asks_first_and_keeps_the_reason(cast, signed_in):
     assert "cannot be undone" in asked.content.decode()
     assert still_live is None
     assert done.status_code == 302
-    assert (stored(cast, "ci").revoked_at is not None, stored(cast, "ci").revoked_reason) == (True, "it leaked")
+    assert (stored(cast, "ci").revoked_at is not None, stored(cast, "ci").revoked_reason) == (
+        True,
+        "it leaked",
+    )
     assert "it leaked" in browser.get(f"/keys/{cast.keys['ci'].pk}/").content.decode()
     assert "ci" in [row["key"].name for row in browser.get("/keys/", {"show": "revoked"}).context["rows"]]
     assert "ci" not in [row["key"].name for row in browser.get("/keys/").context["rows"]]

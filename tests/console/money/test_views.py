@@ -28,7 +28,11 @@ def test_the_page_shows_balance_held_and_what_is_left(cast, signed_in, store):
 
     context = signed_in("fay").get("/money/").context
 
-    assert (context["balance"], context["held"], context["available"]) == (100 * 10**9, 2_500_000_000, 97_500_000_000)
+    assert (context["balance"], context["held"], context["available"]) == (
+        100 * 10**9,
+        2_500_000_000,
+        97_500_000_000,
+    )
 
 
 def test_with_the_store_away_the_page_says_so_and_still_shows_the_balance(cast, signed_in, settings):
@@ -57,7 +61,11 @@ def test_postings_are_paged_newest_first_with_the_balance_after_each(cast, signe
 def test_kinds_can_be_told_apart(cast, signed_in, store):
     with scope.organization(cast.acme.pk):
         adjust(
-            acting=SYSTEM, organization=cast.acme, amount_nano=-(10**9), reference=uuid.uuid4(), memo="a correction"
+            acting=SYSTEM,
+            organization=cast.acme,
+            amount_nano=-(10**9),
+            reference=uuid.uuid4(),
+            memo="a correction",
         )
 
     credits = signed_in("ann").get("/money/", {"show": "credits"})

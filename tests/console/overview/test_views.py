@@ -16,7 +16,12 @@ def test_figures_of_the_day_are_summed_in_all_by_hour_and_by_model(cast):
             {"created_at": now - timedelta(minutes=1), "ttft_ms": 100.0},
             {"created_at": now - timedelta(minutes=2), "ttft_ms": 300.0, "model": "deepseek-v4"},
             {"created_at": now - timedelta(minutes=3), "status": "client_gone", "ttft_ms": None},
-            {"created_at": now - timedelta(minutes=4), "status": "refused", "ttft_ms": None, "amount_nano": 0},
+            {
+                "created_at": now - timedelta(minutes=4),
+                "status": "refused",
+                "ttft_ms": None,
+                "amount_nano": 0,
+            },
             {"created_at": now - timedelta(hours=30)},
             {"created_at": now - timedelta(minutes=1), "key": "bolt-ci"},
         ]
