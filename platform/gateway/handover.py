@@ -92,7 +92,7 @@ class HandOver:
             headers = [
                 pair
                 for pair in exchange.headers
-                if pair[0] not in (b"connection", b"transfer-encoding", b"keep-alive")
+                if pair[0] not in (b"connection", b"transfer-encoding", b"keep-alive", b"date")
             ]
             await send({"type": "http.response.start", "status": exchange.status, "headers": headers})
             while data := await exchange.read():

@@ -117,16 +117,17 @@ class Product:
             said += f"\n--- {log.name}\n{log.read_text(errors='replace')[-3000:]}"
         return said
 
-    def manage(self, *arguments: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    def manage(
+        self, *arguments: str, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
         """`manage.py` beside the running product, as an operator does."""
         return subprocess.run(
             [sys.executable, str(ROOT / "manage.py"), *arguments],
-            env=self._env,
+            env={**self._env, **(env or {})},
             capture_output=True,
             text=True,
             check=False,
             timeout=120,
-            input=stdin,
             cwd=self.folder,
         )
 

@@ -175,7 +175,10 @@ def test_an_upstreams_judgement_of_the_request_is_shown(
     )
     assert answer.status == int(directive.partition("=")[2])
     assert answer.error["message"] == "Too long."
-    assert (answer.error["type"], answer.error["code"]) == ("invalid_request_error", "context_length_exceeded")
+    assert (answer.error["type"], answer.error["code"]) == (
+        "invalid_request_error",
+        "context_length_exceeded",
+    )
     assert answer.headers["x-should-retry"] == "false"
     (record,) = tenant.check_books(1)
     assert (record.status, record.error_kind) == ("client_error", "upstream_rejected")
@@ -236,7 +239,9 @@ def test_a_stream_that_is_only_different(
     assert {chunk["model"] for chunk in answer.chunks} == {tenant.model.name}
     (record,) = tenant.check_books(1)
     assert (record.status, record.usage_source) == ("ok", "reported")
-    usage = ask_directly(practice, tenant, text, stream=True, stream_options={"include_usage": True}).chunks[-1]["usage"]
+    usage = ask_directly(practice, tenant, text, stream=True, stream_options={"include_usage": True}).chunks[
+        -1
+    ]["usage"]
     assert (record.input_tokens, record.output_tokens) == (usage["prompt_tokens"], usage["completion_tokens"])
 
 
@@ -311,7 +316,9 @@ def test_an_end_marker_without_a_finish_reason_is_an_end(world: World, practice:
 def test_several_choices_pass(world: World, practice: PracticeProcess, stream: bool | None) -> None:
     tenant = world.tenant(practice.url)
     answer = tenant.stream("@practice tokens=5@", stream=stream, n=3)
-    choices = answer.json["choices"] if stream is None else [c for chunk in answer.chunks for c in chunk["choices"]]
+    choices = (
+        answer.json["choices"] if stream is None else [c for chunk in answer.chunks for c in chunk["choices"]]
+    )
     assert {choice["index"] for choice in choices} == {0, 1, 2}
     assert sum(choice["finish_reason"] == "stop" for choice in choices) == 3
     (record,) = tenant.check_books(1)
