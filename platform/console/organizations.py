@@ -20,7 +20,7 @@ def organization_list(request: PageRequest) -> HttpResponse:
     with scope.site("list of organizations"):
         found = Organization.objects.order_by("title", "pk")
         if not request.user.is_operator:
-            found = found.filter(members__user=request.user)
+            found = found.filter(members__user=request.user, members__enabled=True)
         if asked:
             found = found.filter(title__icontains=asked) | found.filter(name__icontains=asked)
         organizations = list(found[: _MAX_SHOWN + 1])

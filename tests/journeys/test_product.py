@@ -1,4 +1,4 @@
-"""The running product as a whole: what a call leaves behind, who sees it, how much memory it takes, what a restart keeps."""
+"""The running product as a whole: what a call leaves behind, who sees it, its memory, what a restart keeps."""
 
 import json
 import signal
