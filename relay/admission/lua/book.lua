@@ -62,7 +62,7 @@ local function settle(id, at)
   if not hold then
     return NOTHING, at + 1
   end
-  count_hold(hold, -1, split(ARGV[at + 1]))
+  count_hold(hold, hold.state == 'h' and -1 or 0, split(ARGV[at + 1]))
   holds[id], changed[id] = false, true
   return DONE, at + 1
 end
