@@ -22,7 +22,7 @@ import random
 import socket
 from collections.abc import Callable, Iterable, Sequence
 
-from relay.admission.address import make_tls_context, parse_store_url
+from relay.admission.address import StoreAddress, make_tls_context, parse_store_url
 from relay.admission.scripts import Script
 from relay.admission.wire import Command, FutureSlot, Slot, StoreUnavailable, Wire, pack
 
@@ -160,11 +160,12 @@ class Store:
             asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
-        while self._composers:
-            composers, self._composers = self._composers, []
+        composers, self._composers = self._composers, []
+        try:
             for compose in composers:
                 compose()
-        self._flush_due = False
+        finally:
+            self._flush_due = False
         if self._queue and self._wire is not None and self._wire.is_open:
             queue, self._queue = self._queue, []
             self._wire.send(queue)
@@ -251,29 +252,36 @@ class Store:
         return wire
 
     async def _greet(self, wire: Wire) -> None:
-        address = self._address
-        greeting: list[tuple[str | int, ...]] = []
-        if address.username:
-            greeting.append(("AUTH", address.username, address.password))
-        elif address.password:
-            greeting.append(("AUTH", address.password))
-        if address.database:
-            greeting.append(("SELECT", address.database))
-        greeting += [("SCRIPT", "LOAD", script.text) for script in self._scripts]
-        greeting.append(("PING",))
+        """Sign in, load the scripts, and find out what would make the counting silently wrong."""
+        scripts = [("SCRIPT", "LOAD", script.text) for script in self._scripts]
+        greeting = [*_sign_in(self._address), *scripts, ("PING",), ("INFO", "memory")]
         futures: list[asyncio.Future[object]] = [self._loop.create_future() for _ in greeting]
         deadline = self._loop.time() + self._connect_s
-        wire.send(
-            [
-                Command(pack(parts), FutureSlot(f), deadline)
-                for parts, f in zip(greeting, futures, strict=True)
-            ]
-        )
-        answers = await asyncio.gather(*futures)
-        # A proxy without scripting must be found out here and not by a silently different way of counting.
-        shas = [script.sha.encode() for script in self._scripts]
-        if answers[len(answers) - 1 - len(shas) :] != [*shas, b"PONG"]:
+        slots = map(FutureSlot, futures)
+        wire.send([Command(pack(parts), slot, deadline) for parts, slot in zip(greeting, slots, strict=True)])
+        *answers, memory = await asyncio.gather(*futures, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+        expected = [*(script.sha.encode() for script in self._scripts), b"PONG"]
+        if answers[-len(expected) :] != expected:
             raise StoreUnavailable("the limit store does not load scripts as Valkey does")
+        # Not every site lets us ask; where it does, a cache that may drop holds is no store for them.
+        if isinstance(memory, bytes) and b"maxmemory_policy:allkeys" in memory:
+            raise StoreUnavailable(
+                "the limit store may drop any key: its maxmemory-policy must be noeviction"
+            )
+
+
+def _sign_in(address: StoreAddress) -> list[tuple[str | int, ...]]:
+    commands: list[tuple[str | int, ...]] = []
+    if address.username:
+        commands.append(("AUTH", address.username, address.password))
+    elif address.password:
+        commands.append(("AUTH", address.password))
+    if address.database:
+        commands.append(("SELECT", address.database))
+    return commands
 
 
 def _keep_alive(transport: asyncio.Transport) -> None:
