@@ -46,8 +46,8 @@ class HoldMissing(StoreError):
 class Operation:
     """One thing to do with one call's hold: a letter of lua/book.lua, its arguments, and the rows after them.
 
-    `future` hears True (done), False (nothing to do), Granted or Refused; None if nobody waits. `is_sent`
-    tells whether the store may have seen it.
+    `future` hears True (done), False (nothing to do), Granted or Refused, or the error. `is_sent` tells
+    whether the store may have seen it.
     """
 
     __slots__ = ("arguments", "call_id", "future", "is_sent", "letter", "levels")
@@ -58,7 +58,7 @@ class Operation:
         call_id: str,
         arguments: tuple[int, ...],
         levels: Sequence[LevelLimits] | None,
-        future: asyncio.Future[object] | None,
+        future: asyncio.Future[object],
     ) -> None:
         self.letter = letter
         self.call_id = call_id
@@ -70,7 +70,7 @@ class Operation:
     @property
     def is_moot(self) -> bool:
         """Whether it need not be sent: nobody waits any more for leave to do something."""
-        return self.letter in _ASKING and self.future is not None and self.future.cancelled()
+        return self.letter in _ASKING and self.future.cancelled()
 
 
 class Batch:
@@ -120,7 +120,7 @@ class Batch:
             return
         for operation, item in zip(self._operations, answer, strict=True):
             future = operation.future
-            if future is None or future.done():
+            if future.done():
                 continue
             outcome = self._read(operation, item)
             if isinstance(outcome, Exception):
@@ -131,7 +131,7 @@ class Batch:
     def fail(self, reason: str) -> None:
         """Tell everyone who waits."""
         for operation in self._operations:
-            if operation.future is not None and not operation.future.done():
+            if not operation.future.done():
                 operation.future.set_exception(StoreUnavailable(reason))
 
     def _read(self, operation: Operation, item: object) -> object:

@@ -12,7 +12,7 @@ from typing import Final
 
 __all__ = ["GRANTED", "Granted", "LevelLimits", "LimitKind", "OpenHold", "PermitRequest", "Refused", "Use"]
 
-_LEVEL: Final = re.compile(r"[!-~]{1,64}")  # visible ASCII: the store separates names by spaces
+_NAME: Final = re.compile(r"[!-~]{1,64}")  # visible ASCII: the store separates names by spaces
 _MOST_NANO: Final = 2**63 - 1
 # Bounds what one script call handles (see MOST_OPERATIONS in relay.admission.batch).
 _MOST_LEVELS: Final = 8
@@ -46,11 +46,11 @@ class LevelLimits:
     def __post_init__(self) -> None:
         check_levels([self.level])
         for allowance in (self.balance_nano, self.budget_nano):
-            if allowance is not None and abs(allowance) > _MOST_NANO:
-                raise ValueError("an allowance must fit into 64 bits")
+            if allowance is not None and (not isinstance(allowance, int) or abs(allowance) > _MOST_NANO):
+                raise ValueError("an allowance must be an integer of 64 bits")
         for most in (self.concurrency, self.rpm):
-            if most is not None and not 0 <= most < 2**31:
-                raise ValueError("a number of calls must be from 0 to 2^31")
+            if most is not None and (not isinstance(most, int) or not 0 <= most < 2**31):
+                raise ValueError("a number of calls must be an integer from 0 to 2^31")
         limits = (self.balance_nano, self.budget_nano, self.concurrency, self.rpm)
         row = tuple("" if limit is None else str(limit) for limit in limits)
         object.__setattr__(self, "row", row)
@@ -136,15 +136,15 @@ class Use:
 
 
 def check_call(call_id: str) -> None:
-    """Pure. Raises ValueError unless it can be a call id: 1 to 64 characters."""
-    if not 0 < len(call_id) <= 64:
-        raise ValueError("a call id has 1 to 64 characters")
+    """Pure. Raises ValueError unless it can be a call id: 1 to 64 visible ASCII characters."""
+    if not _NAME.fullmatch(call_id):
+        raise ValueError("a call id is 1 to 64 visible ASCII characters")
 
 
 def check_amount(amount_nano: int) -> None:
-    """Pure. Raises ValueError unless the amount is from 0 to 2^63 - 1."""
-    if not 0 <= amount_nano <= _MOST_NANO:
-        raise ValueError("an amount must be from 0 to 2^63 - 1 nano-units")
+    """Pure. Raises ValueError unless the amount is an integer from 0 to 2^63 - 1."""
+    if not isinstance(amount_nano, int) or not 0 <= amount_nano <= _MOST_NANO:
+        raise ValueError("an amount must be an integer from 0 to 2^63 - 1 nano-units")
 
 
 def check_lease(lease_s: float) -> None:
@@ -157,5 +157,5 @@ def check_levels(levels: Sequence[str]) -> None:
     """Pure. Raises ValueError unless these are 1 to 8 names, each once, of 1 to 64 visible characters."""
     if not 0 < len(set(levels)) == len(levels) <= _MOST_LEVELS:
         raise ValueError("from 1 to 8 levels can be named, each once")
-    if not all(map(_LEVEL.fullmatch, levels)) or "epoch" in levels:
+    if not all(map(_NAME.fullmatch, levels)) or "epoch" in levels:
         raise ValueError("a level's name is 1 to 64 visible ASCII characters, and not epoch")

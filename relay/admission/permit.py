@@ -86,12 +86,11 @@ class Permits:
         self._turn: dict[int, list[Operation]] = {}  # organization id -> operations of this turn
 
     async def permit(self, request: PermitRequest) -> Granted | Refused:
-        """Take the hold, or say which limit does not allow it. Asked twice for an open call: granted, held
-        once.
+        """Take the hold, or say which limit does not allow it. Asked again for a held call: held once.
 
         Raises StoreUnavailable or CountersUnknown. Where the outcome stays unknown (no answer in time, or the
-        caller was cancelled), the hold is given back as soon as the store can be told; else it ends with its
-        lease.
+        caller was cancelled), the call's hold is given back as soon as the store can be told; until then it
+        lives for its lease.
         """
         arguments = (request.hold_nano, _milliseconds(request.lease_s))
         operation = self._add(request.organization_id, "p", request.call_id, arguments, request.levels)
@@ -99,7 +98,7 @@ class Permits:
             return await _verdict(operation)
         except (StoreUnavailable, asyncio.CancelledError):
             if operation.is_sent:
-                self._queue(request.organization_id, Operation("s", request.call_id, (0,), None, None))
+                self._queue(request.organization_id, _release(request.call_id))
             raise
 
     async def extend(
@@ -121,19 +120,15 @@ class Permits:
         Sent even if the caller is cancelled in this turn. Raises StoreUnavailable or CountersUnknown; asking
         again is safe after both, see the module's last paragraph for the second.
         """
-        check_call(call_id)
-        check_amount(amount_nano)
-        return await _done(self._add(organization_id, "s", call_id, (amount_nano,)))
+        return await self.settle_soon(organization_id, call_id, amount_nano) is True
 
     def settle_soon(self, organization_id: int, call_id: str, amount_nano: int) -> asyncio.Future[object]:
-        """As `settle`, without a coroutine to wait in: the future hears whether it was this one that settled, or the
-        StoreError. It goes out with the other operations of this turn.
+        """As `settle`, without a coroutine to wait in: the future hears whether it was this one that settled, or
+        the StoreError. It goes out with the other operations of this turn.
         """
         check_call(call_id)
         check_amount(amount_nano)
-        future = self._add(organization_id, "s", call_id, (amount_nano,)).future
-        assert future is not None
-        return future
+        return self._add(organization_id, "s", call_id, (amount_nano,)).future
 
     async def renew(self, organization_id: int, call_ids: Iterable[str], lease_s: float) -> frozenset[str]:
         """Keep the holds of living calls from now on for another lease. Returns the calls that have none.
@@ -226,7 +221,8 @@ class Permits:
             some = operations[first : first + MOST_OPERATIONS]
             for operation in some:
                 self._queue(organization_id, operation)
-            outcomes += await asyncio.gather(*map(_done, some))
+            answers = await asyncio.gather(*(operation.future for operation in some))
+            outcomes += [answer is True for answer in answers]
         return outcomes
 
     def _compose(self) -> None:
@@ -241,17 +237,18 @@ class Permits:
                 self._store.send_script(BOOK, keys, arguments, batch)
 
 
+def _release(call_id: str) -> Operation:
+    """A settling that nobody waits for."""
+    future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    future.cancel()
+    return Operation("s", call_id, (0,), None, future)
+
+
 def _milliseconds(lease_s: float) -> int:
     return max(1, round(1000 * lease_s))
 
 
 async def _verdict(operation: Operation) -> Granted | Refused:
-    assert operation.future is not None
     outcome = await operation.future
     assert isinstance(outcome, Granted | Refused)
     return outcome
-
-
-async def _done(operation: Operation) -> bool:
-    assert operation.future is not None
-    return (await operation.future) is True
