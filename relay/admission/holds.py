@@ -109,10 +109,15 @@ class Holds:
     async def grow(self, caller: Caller, call_id: str, extra_nano: int) -> None:
         """Add to the hold of a call whose answer outgrows it. Raises Refusal."""
         organization_id, hold_nano, levels = self._open[call_id]
+        limits = self._levels_of(caller)
         try:
-            answer = await self._permits.extend(organization_id, call_id, extra_nano, self._levels_of(caller))
-        except HoldMissing:
-            return
+            try:
+                answer = await self._permits.extend(organization_id, call_id, extra_nano, limits)
+            except HoldMissing:
+                # The store was lost in the meantime: tell it of this hold, then ask again.
+                opened = OpenHold(call_id, hold_nano, tuple(level.level for level in levels))
+                await self._permits.announce(organization_id, [opened], LEASE_S)
+                answer = await self._permits.extend(organization_id, call_id, extra_nano, limits)
         except StoreError as exc:
             raise _away() from exc
         if isinstance(answer, Refused):
