@@ -110,7 +110,7 @@ class Home:
 
     def seen(self, path: Path, cwd: Path | None = None) -> str:
         """A path as the server can use it, given the working directory it is started in."""
-        if not self.is_hidden:
+        if not self.is_hidden or not path.is_relative_to(self.folder):
             return str(path)
         relative = os.path.relpath(path, cwd or self.data)
         return "/proc/self/cwd" if relative == "." else f"/proc/self/cwd/{relative}"

@@ -190,6 +190,15 @@ def test_a_private_parent_stays_private(place):
     assert stat.S_IMODE(private.stat().st_mode) == 0o700
 
 
+def test_a_private_parent_may_also_be_deep(place):
+    private = place / "private"
+    private.mkdir(mode=0o700)
+    deep = private / ("d" * 60) / ("e" * 60) / "var"
+    deep.mkdir(parents=True)
+    with running_servers(deep) as servers, _connect(servers, "relay_owner") as owner:
+        assert owner.execute("SELECT 1").fetchone() == (1,)
+
+
 def test_somebody_who_is_not_root_can_run_them(place):
     done = subprocess.run(
         [sys.executable, str(_AS_USER), str(place)], capture_output=True, text=True, timeout=60, check=False
