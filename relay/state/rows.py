@@ -72,7 +72,7 @@ RATES = """
     SELECT DISTINCT ON (model_name) id, model_name, currency, input, output, cached_input, cache_write_5m,
            cache_write_30m, cache_write_1h, read_explicit, discount
     FROM billing_price
-    WHERE valid_from <= now()
+    WHERE valid_from <= clock_timestamp()
       AND (%(ids)s::bigint[] IS NULL OR model_name IN (SELECT model_name FROM billing_price WHERE id = ANY(%(ids)s)))
     ORDER BY model_name, valid_from DESC, id DESC
 """
