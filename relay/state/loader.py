@@ -3,8 +3,11 @@
 Triggers write one `relay_change` row per changed row, in the changing transaction, and notify `yizhan_changes`. The
 loader listens, and looks every `POLL_S` besides, for a pooler between us and the database may not carry
 notifications. Each look asks for all changes from the oldest transaction that was still open at the look before, so a
-transaction that commits late is not missed; reading a row twice is harmless. What was read is taken over in one
-synchronous step.
+transaction that commits late is not missed; reading a row twice is harmless. One look sees one state of the database,
+and what it read is taken over in one synchronous step.
+
+A price comes into force at its own time, which nothing notes in the log: the loader remembers when the next one does,
+and reads all of them then.
 
 A key that memory does not know gets one look in the database (`find_key`), and the answer "no" is remembered for
 `UNKNOWN_S`, bounded. While the database is away such a key is "not known now", never "wrong".
@@ -15,6 +18,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from typing import Any, TypeVar
 
 import psycopg
@@ -39,6 +43,10 @@ CHANGES_KEPT_S = 1_800.0
 
 _HORIZON = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS horizon"
 _CHANGES = "SELECT DISTINCT kind, row_id FROM relay_change WHERE xid >= %s::xid8"
+_NEXT_PRICE = """
+    SELECT extract(epoch FROM min(valid_from) - clock_timestamp())::float8 AS in_s
+    FROM billing_price WHERE valid_from > clock_timestamp()
+"""
 
 T = TypeVar("T")
 Connect = Callable[[], Awaitable[psycopg.AsyncConnection[Any]]]
@@ -58,6 +66,7 @@ class SnapshotLoader:
         self._field_keys = field_keys
         self._horizon = "0"
         self._fresh_at = 0.0
+        self._next_price_at = inf
         self._unknown: dict[bytes, float] = {}
         self._task: asyncio.Task[None] | None = None
         self._lookup: psycopg.AsyncConnection[Any] | None = None
@@ -77,13 +86,16 @@ class SnapshotLoader:
 
     async def _connect(self) -> psycopg.AsyncConnection[Any]:
         info = psycopg.conninfo.make_conninfo(**self._conninfo, connect_timeout=5)
-        return await psycopg.AsyncConnection.connect(info, autocommit=True, row_factory=dict_row)
+        connection = await psycopg.AsyncConnection.connect(info, autocommit=True, row_factory=dict_row)
+        await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
+        return connection
 
     async def _keep_fresh(self) -> None:
         while True:
             try:
                 await self._follow()
             except (psycopg.Error, OSError, TimeoutError) as exc:
+                self._next_price_at = 0.0  # what came into force may not have been taken over
                 if not self._away:
                     self._away = True
                     log.warning(
@@ -116,7 +128,6 @@ class SnapshotLoader:
 
     async def _load_all(self, connection: psycopg.AsyncConnection[Any]) -> None:
         async with asyncio.timeout(120), connection.transaction():
-            await connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             await connection.execute("SELECT set_config('app.site', 'snapshot', true)")
             horizon = await self._read_horizon(connection)
             change = await self._read(connection, None)
@@ -134,7 +145,7 @@ class SnapshotLoader:
         async def read() -> tuple[str, SnapshotChange | None]:
             horizon = await self._read_horizon(connection)
             changed = await (await connection.execute(_CHANGES, [self._horizon])).fetchall()
-            if not changed:
+            if not changed and time.monotonic() < self._next_price_at:
                 return horizon, None
             wanted: dict[str, list[int]] = {}
             for row in changed:
@@ -169,11 +180,25 @@ class SnapshotLoader:
         change.upstreams = {**gone, **{row["id"]: rows.upstream_of(row, self._field_keys) for row in found}}
         found, gone = await fetch("model", rows.MODELS)
         change.models = {**gone, **{row["id"]: rows.model_of(row) for row in found}}
-        found, _ = await fetch("price", rows.RATES)
-        change.rates = dict[str, Rates | None]((row["model_name"], rows.rates_of(row)) for row in found)
+        change.rates = await self._read_rates(connection, None if wanted is None else wanted.get("price", []))
         found, gone = await fetch("key", rows.KEYS)
         change.keys = {**gone, **{row["id"]: rows.key_of(row) for row in found}}
         return change
+
+    async def _read_rates(
+        self, connection: psycopg.AsyncConnection[Any], ids: list[int] | None
+    ) -> dict[str, Rates | None]:
+        """The prices in force, of the models that these versions belong to; all of them where one came into force."""
+        if ids is not None and time.monotonic() >= self._next_price_at:
+            ids = None
+        if ids == []:
+            return {}
+        # First when the next one is due: what comes into force between the two statements is then read twice, not never.
+        row = await (await connection.execute(_NEXT_PRICE)).fetchone()
+        in_s = row["in_s"] if row else None
+        self._next_price_at = inf if in_s is None else time.monotonic() + in_s
+        found = await (await connection.execute(rows.RATES, {"ids": ids})).fetchall()
+        return {row["model_name"]: rows.rates_of(row) for row in found}
 
     async def read_totals(self, organization_id: int) -> Mapping[str, int]:
         """What each level of an organization has spent, from ingestion's totals. Raises DatabaseAway."""

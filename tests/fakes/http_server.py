@@ -168,6 +168,8 @@ class HttpServer:
             await script(Peer(reader, writer, self))
         except (ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
             pass
+        except asyncio.CancelledError:
+            pass  # the server is being closed, and nobody waits for this task but `__aexit__`
         except Exception as exc:  # noqa: BLE001  # reported when the server is closed
             self._broken.append(exc)
         finally:

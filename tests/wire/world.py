@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeVar
@@ -29,7 +30,7 @@ from relay.state.sealing import seal, upstream_subject
 from tests.fakes.raw_client import Answer, RawClient
 from tests.fakes.relay_process import RelayProcess
 
-__all__ = ["PRICE", "Tenant", "World", "check_times", "eventually", "nano"]
+__all__ = ["PRICE", "Tenant", "World", "at_once", "check_times", "eventually", "nano"]
 
 PRICE = {
     "currency": "USD",
@@ -56,6 +57,19 @@ def eventually(look: Callable[[], T], *, within_s: float = 5.0, every_s: float =
         assert time.monotonic() < deadline, "it did not come about in time"
         time.sleep(every_s)
     return found
+
+
+def at_once(calls: Mapping[str, Callable[[], T]], *, workers: int = 12) -> dict[str, T]:
+    """Make all these calls side by side; what each gave, or the exception it raised, by name."""
+
+    def caught(call: Callable[[], T]) -> T | BaseException:
+        try:
+            return call()
+        except BaseException as exc:  # noqa: BLE001  # given to whoever asks for this result
+            return exc
+
+    with ThreadPoolExecutor(workers) as pool:
+        return dict(zip(calls, pool.map(caught, calls.values()), strict=True))
 
 
 def check_times(record: UsageRecord) -> None:
