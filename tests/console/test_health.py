@@ -52,3 +52,18 @@ def test_a_database_that_is_away_is_not_ready(store, monkeypatch):
 
     assert (response.status_code, response.json()["database"]) == (503, "away")
     assert "10.0.0.7" not in response.content.decode()
+
+
+def test_a_broken_page_says_so_without_needing_anything_that_may_be_broken(cast, signed_in, monkeypatch):
+    def broken(*_args):
+        raise RuntimeError("the secret of the house")
+
+    monkeypatch.setattr("console.overview.views.read_overview", broken)
+    browser = signed_in("ann")
+    browser.raise_request_exception = False
+
+    response = browser.get("/")
+
+    assert response.status_code == 500
+    assert "Something broke" in response.content.decode()
+    assert "secret" not in response.content.decode()
