@@ -101,6 +101,7 @@ def call_page(request: PageRequest, call_id: uuid.UUID) -> HttpResponse:
     if call is None:
         raise Http404("no such call")
     names = queries.find_names([call])
+    tried = attempts.attempt_rows(call.attempts, operator=visitor.is_operator)
     context = {
         "call": call,
         "key_name": names.keys.get(call.key_id, ""),
@@ -110,7 +111,8 @@ def call_page(request: PageRequest, call_id: uuid.UUID) -> HttpResponse:
         "waterfall": waterfall.draw_waterfall(
             call.stages, call.total_ms, ttft_ms=call.ttft_ms, ttfb_ms=call.ttfb_ms
         ),
-        "attempts": attempts.attempt_rows(call.attempts, operator=visitor.is_operator),
+        "attempts": tried,
+        "has_details": any(attempt.details for attempt in tried),
         "stage_names": words.STAGE_NAMES,
         "stage_help": words.STAGE_HELP,
         "party_names": words.PARTY_NAMES,

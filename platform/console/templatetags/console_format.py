@@ -14,7 +14,6 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
-from django.utils.translation import gettext as _
 
 from console.amounts import NANO_DIGITS, decimal_string
 
@@ -231,8 +230,3 @@ def status_tone(status: str) -> str:
     return {"ok": "good", "upstream_error": "bad", "interrupted": "bad", "client_gone": "calm"}.get(
         status, "warn"
     )
-
-
-@register.simple_tag
-def yes_no(value: bool) -> str:
-    return _("yes") if value else _("no")
