@@ -30,7 +30,8 @@ async def fail_over(walk: Walk, request: ChatRequest, candidates: Sequence[Candi
     for route, upstream in candidates:
         body = upstream_body(walk.body, request, upstream_model=route.upstream_model)
         started = perf_counter()
-        walk.marks.attempt_started = started
+        if walk.call.attempts:
+            walk.marks.attempt_started = started  # what lies before it is the stage `failover`
         walk.upstream = upstream
         attempt = Attempt(upstream.id, upstream.name, route.upstream_model)
         walk.call.attempts.append(attempt)
