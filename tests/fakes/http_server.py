@@ -51,7 +51,7 @@ class Request:
 
 
 class Peer:
-    """The server's end of one connection."""
+    """The server's end of one connection; `number` counts from 1."""
 
     def __init__(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, server: "HttpServer"
@@ -59,6 +59,7 @@ class Peer:
         self._reader = reader
         self._writer = writer
         self._server = server
+        self.number = server.connections
 
     async def request(self) -> Request:
         """Read one request to the end of its body. Raises IncompleteReadError if the client leaves before."""
@@ -95,6 +96,25 @@ class Peer:
             while await self._reader.read(65_536):
                 pass
         return time.perf_counter()
+
+    async def tunnel_to(self, port: int) -> None:
+        """Pass everything on, both ways, to `port` of this machine until one side closes, as a proxy does."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+        async def copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            while data := await source.read(65_536):
+                sink.write(data)
+                await sink.drain()
+            sink.close()
+
+        try:
+            await asyncio.gather(copy(self._reader, writer), copy(reader, self._writer))
+        finally:
+            writer.close()
+
+    def stop_reading(self) -> None:
+        """Take nothing from the network any more, not even a goodbye."""
+        self._writer.transport.pause_reading()  # type: ignore[attr-defined]
 
     def close(self) -> None:
         """Close in good order."""
@@ -149,6 +169,8 @@ class HttpServer:
 
     async def __aexit__(self, *exc_info: object) -> None:
         assert self._server is not None
+        for _ in range(5):  # a connection that is just being accepted shall be ours before we close it
+            await asyncio.sleep(0)
         self._server.close()
         for task in self._tasks:
             task.cancel()
@@ -157,24 +179,25 @@ class HttpServer:
         if self._broken and exc_info[0] is None:
             raise self._broken[0]
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         script = self._scripts[min(self.connections, len(self._scripts) - 1)]
         self.connections += 1
         self.open_connections += 1
+        task = asyncio.create_task(self._play(script, Peer(reader, writer, self), writer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _play(self, script: Script, peer: Peer, writer: asyncio.StreamWriter) -> None:
         try:
-            await script(Peer(reader, writer, self))
+            await script(peer)
         except (ConnectionError, ssl.SSLError, asyncio.IncompleteReadError):
             pass
-        except asyncio.CancelledError:
-            pass  # the server is being closed, and nobody waits for this task but `__aexit__`
+        except asyncio.CancelledError:  # the server is closed, and shall not wait for anybody's goodbye
+            writer.transport.abort()
         except Exception as exc:  # noqa: BLE001  # reported when the server is closed
             self._broken.append(exc)
         finally:
             self.open_connections -= 1
-            self._tasks.discard(task)
             writer.close()
             with contextlib.suppress(ConnectionError, ssl.SSLError):
                 await writer.wait_closed()
