@@ -29,8 +29,8 @@ REMEMBER_NAMES = 4096
 # threads that other work of the process uses, so they have a few of their own.
 LOOKUP_THREADS = 4
 
-# IANA IPv4 Special-Purpose Address Registry (read 2025-11): everything that is not globally reachable,
-# multicast, and 168.63.129.16, the wire server that Azure puts inside every virtual machine's network.
+# RFC 6890 and the registry it set up (IANA IPv4 Special-Purpose Address Registry): everything that is not
+# globally reachable, multicast, and 168.63.129.16, the wire server inside every virtual network of Azure.
 _REFUSED_4 = tuple(
     ipaddress.IPv4Network(block)
     for block in (
@@ -124,6 +124,17 @@ def look_up(host: str, port: int) -> list[Address]:
     return list(seen.values())
 
 
+def _written_address(host: str, port: int) -> Address | None:
+    """Pure. The address that `host` already is, which needs no look-up, or None for a name."""
+    try:
+        version = ipaddress.ip_address(host).version
+    except ValueError:
+        return None
+    if version == 4:
+        return Address(socket.AF_INET, host, (host, port))
+    return Address(socket.AF_INET6, host, (host, port, 0, 0))
+
+
 class Resolver:
     """Look-ups off the event loop, shared by everyone who waits for the same name, remembered for a short
     while.
@@ -156,7 +167,14 @@ class Resolver:
                     raise UpstreamFault(FaultKind.ADDRESS_REFUSED, detail)
         return addresses
 
+    def forget(self, host: str, port: int) -> None:
+        """Ask again the next time: none of the remembered addresses could be reached."""
+        self._known.pop((host, port), None)
+
     async def _addresses(self, host: str, port: int) -> list[Address]:
+        written = _written_address(host, port)
+        if written is not None:
+            return [written]
         name = (host, port)
         known = self._known.get(name)
         if known is not None and time.perf_counter() < known[0]:
@@ -179,5 +197,5 @@ class Resolver:
         self._known[name] = (time.perf_counter() + self._remember_s, asked.result())
 
     def close(self) -> None:
-        """Let the threads end. A look-up that hangs in the system is not waited for."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        """Let the threads end, without waiting; whoever waits for a look-up under way still gets it."""
+        self._threads.shutdown(wait=False)

@@ -31,22 +31,19 @@ from relay.upstreams.faults import FaultKind, UpstreamFault
 
 __all__ = ["Connection", "Owner"]
 
-# Bounds of what one answer may make us keep. Chosen: nginx allows 32 KiB of headers, the largest seen from
-# a provider (cookies of a CDN, content security policies) were below 8 KiB.
+# Bounds of what one answer may make us keep. Chosen: generous; nginx by default takes 4 or 8 KiB of headers
+# from an upstream (`proxy_buffer_size`).
 MAX_HEAD_BYTES = 65_536
 MAX_HEADERS = 200
-# Reading stops while more than this is unread; the reader always takes all of it, so it starts again at
-# nothing.
+# Reading stops while more than this is unread, and starts again when the reader has taken it, always whole.
 PAUSE_ABOVE_BYTES = 262_144
-# A request up to this size is joined and written at once: copying is cheaper than a second write (about 5
-# us).
+# A request up to this size is joined and written at once. Chosen: a copy this small costs next to nothing.
 JOIN_BYTES = 65_536
 # What is handed to the socket at a time of a larger one. Encrypting it or keeping what the socket did not
 # take costs a copy of this much and no more.
 SLICE_BYTES = 262_144
 # A server that closed a connection while it was idle resets it within a round trip of our request. Whoever
-# closes later than this had the request, and may have worked on it: sending it again could pay for it
-# twice.
+# closes later than this had the request, and may have worked on it: sent again it could be paid for twice.
 STALE_S = 2.0
 # The timer's resolution on both loops is a millisecond.
 TIMER_SLACK_S = 0.001
@@ -57,7 +54,6 @@ _NOTED = frozenset({b"content-length", b"transfer-encoding", b"content-encoding"
 class Owner(Protocol):
     """Who keeps connections between exchanges."""
 
-    def made(self, connection: "Connection") -> None: ...
     def released(self, connection: "Connection") -> None: ...
     def lost(self, connection: "Connection") -> None: ...
 
@@ -204,7 +200,6 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's are none by inheritance
-        self._owner.made(self)
 
     def pause_writing(self) -> None:
         self._is_write_paused = True
@@ -374,11 +369,10 @@ class Connection(asyncio.Protocol):
         assert exchange is not None
         self.exchange = None
         exchange.end()
-        if not self._is_kept or self._has_junk or self._outgoing or self.is_closing:
+        is_sent = not self._outgoing and not self._is_write_paused
+        if not self._is_kept or self._has_junk or not is_sent or self.is_closing:
             self.abort()
             return
-        if self.is_read_paused:
-            self.resume()
         if exchange.is_head:
             self._parser = HttpResponseParser(self)  # this one waits for the body that the length announced
         self._forget()

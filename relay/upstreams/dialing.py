@@ -69,11 +69,7 @@ async def dial(
     try:
         async with asyncio.timeout(None if math.isinf(connect_s) else connect_s):
             sock = await _reach(endpoint, resolver)
-            try:
-                return await _hand_over(sock, endpoint, tls, make)
-            except BaseException:
-                sock.close()
-                raise
+            return await _hand_over(sock, endpoint, tls, make)
     except TimeoutError as exc:
         detail = f"no connection to {endpoint.host} within {connect_s:g} s"
         raise UpstreamFault(FaultKind.CONNECT_TIMEOUT, detail) from exc
@@ -85,14 +81,12 @@ async def _reach(endpoint: Endpoint, resolver: Resolver) -> socket.socket:
         return await _connect_all([Address(socket.AF_UNIX, endpoint.unix_path, endpoint.unix_path)])
     proxy = endpoint.proxy
     if proxy is None:
-        found = await resolver.resolve(endpoint.host, endpoint.port, allow_private=endpoint.allow_private)
-        return await _connect_all(found)
+        return await _connect_name(endpoint.host, endpoint.port, resolver, endpoint.allow_private)
     if not endpoint.allow_private:
         _check_behind_proxy(endpoint.host)
     try:
         # The proxy is an address that somebody entered, like any other, so it is checked like any other.
-        found = await resolver.resolve(proxy.host, proxy.port, allow_private=endpoint.allow_private)
-        sock = await _connect_all(found)
+        sock = await _connect_name(proxy.host, proxy.port, resolver, endpoint.allow_private)
     except UpstreamFault as fault:
         if fault.kind is FaultKind.ADDRESS_REFUSED:
             raise
@@ -103,6 +97,15 @@ async def _reach(endpoint: Endpoint, resolver: Resolver) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+async def _connect_name(host: str, port: int, resolver: Resolver, allow_private: bool) -> socket.socket:
+    found = await resolver.resolve(host, port, allow_private=allow_private)
+    try:
+        return await _connect_all(found)
+    except UpstreamFault:
+        resolver.forget(host, port)
+        raise
 
 
 def _check_behind_proxy(host: str) -> None:
@@ -190,18 +193,24 @@ async def _hand_over(
 ) -> Connection:
     """Give a connected socket to the event loop, after the TLS handshake where there is one."""
     loop = asyncio.get_running_loop()
+    connection = make()
+    # From here on the socket is the loop's, which closes it when something fails.
     try:
         if endpoint.is_tls:
             # The certificate is checked against the name, not against the address that the socket leads to.
-            _, connection = await loop.create_connection(
-                make, sock=sock, ssl=tls, server_hostname=endpoint.host
-            )
+            name = endpoint.host
+            await loop.create_connection(lambda: connection, sock=sock, ssl=tls, server_hostname=name)
         else:
-            _, connection = await loop.create_connection(make, sock=sock)
+            await loop.create_connection(lambda: connection, sock=sock)
     except ssl.SSLCertVerificationError as exc:
         detail = f"the certificate of {endpoint.host} is not valid: {exc.verify_message}"
         raise UpstreamFault(FaultKind.TLS_FAILED, detail) from exc
     except OSError as exc:  # ssl.SSLError is one
         kind = FaultKind.TLS_FAILED if endpoint.is_tls else FaultKind.CONNECT_FAILED
         raise UpstreamFault(kind, f"{endpoint.host}: {exc}") from exc
+    except BaseException:
+        # Cancelled in the very turn in which the handshake ended: the loop would now take leave of the peer
+        # in good order, which takes as long as the peer likes.
+        connection.abort()
+        raise
     return connection

@@ -174,6 +174,8 @@ def _host(parts: SplitResult, what: str) -> str:
     host = parts.hostname or ""
     if ":" in host:
         try:
+            if "%" in host:  # a zone means something on one machine only, and has no place in a Host header
+                raise ValueError("zone")
             return str(ipaddress.IPv6Address(host))
         except ValueError as exc:
             raise ValueError(f"The host in the {what} is not an IPv6 address.") from exc

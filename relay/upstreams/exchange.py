@@ -57,7 +57,10 @@ class Line(Protocol):
 
 
 class Exchange:
-    """See the module. `status` is 0 until the headers have come; times are `time.perf_counter()` seconds.
+    """See the module. `status` is 0 until the headers have come.
+
+    `started`, `connected`, `sent` and `headers_at` are `time.perf_counter()` seconds; `sent`, when the last
+    byte of the request was handed to the socket, stays 0.0 if the answer came before that.
 
     `headers` are in the order they came, names in lower case. `content-encoding` and `content-length` are
     taken out when the body is decoded here, because they would no longer be true.
@@ -151,6 +154,7 @@ class Exchange:
                 if self._has_ended:
                     if self._decoder is not None:
                         self._decoder.finish()
+                        self._decoder = None
                     return b""
                 if self._fault is not None:
                     raise self._fault
@@ -180,7 +184,8 @@ class Exchange:
         if line is not None:
             self._line = None
             line.abandon()
-        if not self._has_ended and self._fault is None:
+        if self._fault is None and not (self._has_ended and not self._chunks and self._decoder is None):
+            self._has_ended = False
             self._fault = UpstreamFault(FaultKind.CLOSED, "closed before the end of the answer")
         self._decoder = None
         self._chunks.clear()
@@ -190,8 +195,7 @@ class Exchange:
     # What the pool and the connection use.
 
     async def wait(self) -> None:
-        """Wait until the connection wakes us: headers, bytes, end or fault. Closes the exchange if
-        cancelled."""
+        """Wait until the connection wakes us: headers, bytes, end or fault. If cancelled, close."""
         if self._waiter is not None:
             raise RuntimeError("an exchange has one reader")
         line = self._line
@@ -203,9 +207,6 @@ class Exchange:
         self._waiter = line.loop.create_future()
         try:
             await self._waiter
-        except BaseException:
-            self.close()
-            raise
         finally:
             self._waiter = None
 

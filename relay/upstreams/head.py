@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from relay.upstreams.endpoint import Endpoint
 
-__all__ = ["BODILESS_METHODS", "HeaderPairs", "build_head", "finish_head"]
+__all__ = ["HeaderPairs", "build_head", "finish_head"]
 
 HeaderPairs = Iterable[tuple[bytes, bytes]]
 
@@ -24,8 +24,7 @@ _OWNED = frozenset(
     {b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"upgrade", b"expect", b"te"}
 )
 
-# RFC 9110, 8.6: these do not announce an empty body.
-BODILESS_METHODS = frozenset({"GET", "HEAD", "DELETE", "OPTIONS"})
+_METHODS_WITH_BODY = (b"POST ", b"PUT ", b"PATCH ")
 
 
 def build_head(method: str, endpoint: Endpoint, path: str, headers: HeaderPairs) -> bytes:
@@ -60,8 +59,11 @@ def build_head(method: str, endpoint: Endpoint, path: str, headers: HeaderPairs)
     return b"%b %b HTTP/1.1\r\nhost: %b\r\n%b" % (method.encode(), target.encode(), host, b"".join(lines))
 
 
-def finish_head(head: bytes, method: str, body_bytes: int) -> bytes:
-    """Return `head` with its framing: the length of the body, if it has one, and the empty line."""
-    if body_bytes or method not in BODILESS_METHODS:
+def finish_head(head: bytes, body_bytes: int) -> bytes:
+    """Return `head` with its framing: the length of the body, if it has one, and the empty line.
+
+    RFC 9110, 8.6: only methods that are about a body announce an empty one.
+    """
+    if body_bytes or head.startswith(_METHODS_WITH_BODY):
         return b"%bcontent-length: %d\r\n\r\n" % (head, body_bytes)
     return head + b"\r\n"

@@ -35,8 +35,8 @@ from relay.upstreams.head import finish_head
 
 __all__ = ["Pool"]
 
-# Chosen: below the shortest idle time that load balancers of providers are known for (60 s), so that it is
-# us who close and no call meets a connection that is being closed.
+# Chosen: below the 60 s after which common load balancers (AWS's, by default) close an idle connection, so
+# that it is us who close and no call meets a connection that is being closed.
 IDLE_S = 50.0
 # Chosen: what a burst of 500 streams leaves behind is kept for the next one.
 MAX_IDLE = 512
@@ -57,7 +57,7 @@ class Pool:
         idle_s: float = IDLE_S,
         max_idle: int = MAX_IDLE,
     ) -> None:
-        self._tls = ssl_context
+        self._tls = ssl_context or client_tls()  # now, because it reads files
         self._resolver = resolver or Resolver()
         self._idle_s = idle_s
         self._max_idle = max_idle
@@ -96,11 +96,10 @@ class Pool:
         Raises UpstreamFault. Cancelling it leaves nothing open.
         """
         started = perf_counter()
-        method = head[: head.index(b" ")].decode()
         body_bytes = 0
         for segment in body:
             body_bytes += segment.nbytes if isinstance(segment, memoryview) else len(segment)
-        head = finish_head(head, method, body_bytes)
+        head = finish_head(head, body_bytes)
         connection = self._take(endpoint.key, started)
         while True:
             reused = connection is not None
@@ -110,7 +109,7 @@ class Pool:
                 timeouts,
                 started=started,
                 reused=reused,
-                is_head=method == "HEAD",
+                is_head=head.startswith(b"HEAD "),
                 decodes=decode,
                 max_body_bytes=max_body_bytes,
             )
@@ -133,21 +132,18 @@ class Pool:
 
         Raises the first UpstreamFault if any could not be opened; those that could stay.
         """
+
+        async def add() -> None:
+            self.released(await self._connect(endpoint, connect_s))
+
         missing = count - len(self._idle.get(endpoint.key, ()))
-        results = await asyncio.gather(
-            *(self._connect(endpoint, connect_s) for _ in range(missing)), return_exceptions=True
-        )
-        for result in results:
-            if isinstance(result, Connection):
-                self.released(result)
-        for result in results:
-            if isinstance(result, BaseException):
+        for result in await asyncio.gather(*(add() for _ in range(missing)), return_exceptions=True):
+            if result is not None:
                 raise result
         return len(self._idle.get(endpoint.key, ()))
 
     async def close(self) -> None:
-        """Abort everything, running exchanges too (they fail as `closed`), and wait until it is gone.
-        Idempotent."""
+        """Abort everything and wait until it is gone. Running exchanges fail as `closed`. Idempotent."""
         self._is_closed = True
         if self._sweeper is not None:
             self._sweeper.cancel()
@@ -163,10 +159,6 @@ class Pool:
                     await self._all_lost.wait()
 
     # What connections call.
-
-    def made(self, connection: Connection) -> None:
-        """`connection` stands (with TLS: after the handshake)."""
-        self._open.add(connection)
 
     def released(self, connection: Connection) -> None:
         """`connection` can be used again."""
@@ -208,15 +200,18 @@ class Pool:
         if self._is_closed:
             raise UpstreamFault(FaultKind.CLOSED, "the pool is closed")
         loop = asyncio.get_running_loop()
-        tls = self._tls or client_tls()
 
         def make() -> Connection:
             return Connection(self, endpoint.key, loop, self._idle_s)
 
-        connection = await dial(endpoint, self._resolver, tls, make, connect_s=connect_s)
+        connection = await dial(endpoint, self._resolver, self._tls, make, connect_s=connect_s)
+        if not connection.is_usable:
+            connection.abort()
+            raise UpstreamFault(FaultKind.CONNECT_FAILED, f"{endpoint.host} closed the connection at once")
         if self._is_closed:
             connection.abort()
             raise UpstreamFault(FaultKind.CLOSED, "the pool is closing")
+        self._open.add(connection)
         return connection
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
