@@ -73,6 +73,7 @@ class RelayRuntime:
             self.loader = SnapshotLoader(config.app, field_keys=config.field_keys)
             self.store = Store(config.limits_url, scripts=PERMIT_SCRIPTS)
             self.holds = Holds(Permits(self.store), self._read_totals)
+            await asyncio.to_thread(client_tls)  # reads the system's certificates: not in the event loop
             self.pool = Pool()
             estimator = Estimator()
             self.stations = Stations(
@@ -85,7 +86,6 @@ class RelayRuntime:
                 peppers=config.peppers,
                 draw=random.Random(),
             )
-            await asyncio.to_thread(client_tls)  # reads the system's certificates: not during the first call
             await self.store.open()
             self.loader.start()
             self.shipper.start()
