@@ -193,7 +193,7 @@ class SnapshotLoader:
             ids = None
         if ids == []:
             return {}
-        # First when the next one is due: what comes into force between the two statements is then read twice, not never.
+        # First when the next one is due: what comes into force between the two statements is read twice, not never.
         row = await (await connection.execute(_NEXT_PRICE)).fetchone()
         in_s = row["in_s"] if row else None
         self._next_price_at = inf if in_s is None else time.monotonic() + in_s
