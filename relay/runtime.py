@@ -38,7 +38,7 @@ CLOSE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RelayConfig:
-    """`app` and `ingest` are psycopg's connection arguments under the roles of those names. `beat_s`: see `Stations`."""
+    """`app` and `ingest` are psycopg's connection arguments under these roles; `beat_s`: see `Stations`."""
 
     app: dict[str, str]
     ingest: dict[str, str]
