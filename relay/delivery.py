@@ -10,7 +10,7 @@ from time import perf_counter
 import orjson
 
 from billing.pricing import hold_nano
-from relay.errors import ErrorKind, UpstreamFailure
+from relay.errors import ErrorKind, Refusal, UpstreamFailure
 from relay.metering.estimate import Estimator
 from relay.metering.finish import Ending
 from relay.metering.timing import server_timing
@@ -125,17 +125,19 @@ async def _copy(walk: Walk, opened: Opened, keep_alive: KeepAlive | None) -> Non
     assert stream is not None
     await start_stream(walk)
     out, ended = opened.held, opened.has_ended
+    await _hold_enough(walk, stream, delivered=0)
     if stream.content_events:
         walk.call.committed = True
         marks.first_token_out = perf_counter()
     while not (stream.done or ended or stream.error is not None):
         if out:
             await sink.write(out)
-        if stream.content_events > walk.call.output_held:
-            await _grow_hold(walk, stream)
+        delivered = stream.content_events
         data = await exchange.read()
         ended = not data
         out = stream.feed(data) if data else stream.finish()
+        if stream.content_events > walk.call.output_held:
+            await _hold_enough(walk, stream, delivered=delivered)
     marks.upstream_done = perf_counter()
     if stream.error is not None or not stream.is_complete:
         if out:
@@ -153,12 +155,19 @@ async def _copy(walk: Walk, opened: Opened, keep_alive: KeepAlive | None) -> Non
     await _let_end(exchange)
 
 
-async def _grow_hold(walk: Walk, stream: ChatStream) -> None:
-    """The answer is longer than its hold covers, as far as we count: hold more, or end it with the limit's error."""
+async def _hold_enough(walk: Walk, stream: ChatStream, *, delivered: int) -> None:
+    """Hold more before an answer outgrows its hold, as far as we count. Raises Refusal: then no more is delivered."""
+    call = walk.call
+    if stream.content_events <= call.output_held:
+        return
     assert walk.caller is not None and walk.model is not None and walk.model.rates is not None
-    extra = hold_nano(walk.model.rates, 0, GROWTH_TOKENS)
-    await walk.stations.holds.grow(walk.caller, walk.call.id, extra)
-    walk.call.output_held = stream.content_events + GROWTH_TOKENS
+    tokens = stream.content_events - call.output_held + GROWTH_TOKENS
+    try:
+        await walk.stations.holds.grow(walk.caller, call.id, hold_nano(walk.model.rates, 0, tokens))
+    except Refusal:
+        stream.content_events = delivered
+        raise
+    call.output_held += tokens
 
 
 def _finish_reason(answer: dict[str, object]) -> str:

@@ -23,7 +23,7 @@ from relay.metering.journal import Journal
 from relay.metering.shipper import Shipper
 from relay.metering.takeover import take_over
 from relay.state.loader import DatabaseAway, SnapshotLoader
-from relay.stations import Stations
+from relay.stations import BEAT_S, Stations
 from relay.upstreams.attempt import Upstreams
 from relay.upstreams.dialing import client_tls
 from relay.upstreams.pool import Pool
@@ -38,7 +38,7 @@ CLOSE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RelayConfig:
-    """`app` and `ingest` are psycopg's connection arguments under the roles of those names."""
+    """`app` and `ingest` are psycopg's connection arguments under these roles; `beat_s`: see `Stations`."""
 
     app: dict[str, str]
     ingest: dict[str, str]
@@ -46,6 +46,7 @@ class RelayConfig:
     journal_dir: Path
     peppers: Sequence[bytes]
     field_keys: Sequence[bytes]
+    beat_s: float = BEAT_S
 
 
 class RelayRuntime:
@@ -85,6 +86,7 @@ class RelayRuntime:
                 estimator=estimator,
                 peppers=config.peppers,
                 draw=random.Random(),
+                beat_s=config.beat_s,
             )
             await self.store.open()
             self.loader.start()

@@ -18,7 +18,7 @@ from relay.state.loader import SnapshotLoader
 from relay.state.snapshot import ModelState, UpstreamState
 from relay.upstreams.attempt import Upstreams
 
-__all__ = ["Stations", "Walk"]
+__all__ = ["BEAT_S", "Stations", "Walk"]
 
 # Chosen: below the shortest idle limit of proxies that the field reports (15 s), protocols.md 0.4.
 BEAT_S = 10.0

@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,10 +17,21 @@ READY_S = 30.0
 
 
 class RelayProcess:
-    """One or more relay processes that share a listening socket. `start` waits until they answer."""
+    """One or more relay processes that share a listening socket. `start` waits until they answer.
 
-    def __init__(self, var_dir: Path, env: Mapping[str, str] | None = None, *, workers: int = 1) -> None:
+    `command` is what Python runs, in place of the product's own server.
+    """
+
+    def __init__(
+        self,
+        var_dir: Path,
+        env: Mapping[str, str] | None = None,
+        *,
+        workers: int = 1,
+        command: Sequence[str] = ("-m", "gateway.serve", "relay"),
+    ) -> None:
         self.var_dir = var_dir
+        self._command = command
         self._workers = workers
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -55,7 +66,7 @@ class RelayProcess:
                 fd = self._socket.fileno()
                 running.append(
                     subprocess.Popen(
-                        [sys.executable, "-m", "gateway.serve", "relay", "--fd", str(fd)],
+                        [sys.executable, *self._command, "--fd", str(fd)],
                         env=self._env,
                         pass_fds=[fd],
                         stdout=log,

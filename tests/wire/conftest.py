@@ -1,7 +1,7 @@
 """One relay and one practice provider for the session; each test builds the tenants it needs."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -47,10 +47,11 @@ def make_relay(
     worlds: list[World] = []
     with django_db_blocker.unblock():
 
-        def make(*, workers: int = 1, **env: str) -> World:
+        def make(*, workers: int = 1, command: Sequence[str] | None = None, **env: str) -> World:
             folder = tmp_path / f"relay-{len(worlds)}"
             folder.mkdir()
-            made = World(RelayProcess(folder, {**relay_env, **env}, workers=workers))
+            more = {} if command is None else {"command": command}
+            made = World(RelayProcess(folder, {**relay_env, **env}, workers=workers, **more))
             worlds.append(made)
             made.relay.start()
             return made

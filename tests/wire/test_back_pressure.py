@@ -16,7 +16,7 @@ EVENT = (
 )
 END = (
     b'data: {"id":"a","model":"up","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
-    b'data: {"id":"a","model":"up","choices":[],"usage":{"prompt_tokens":5,"completion_tokens":7,"total_tokens":12}}\n\n'
+    b'data: {"id":"a","model":"up","choices":[],"usage":{"prompt_tokens":5,"completion_tokens":7}}\n\n'
     b"data: [DONE]\n\n"
 )
 EVENTS = TOTAL_BYTES // len(EVENT)
