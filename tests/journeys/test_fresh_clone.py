@@ -6,12 +6,16 @@ import shutil
 import signal
 import subprocess
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S = 240.0
+FIRST_CALL = (
+    b'{"model": "practice-chat", "stream": true, "messages": [{"role": "user", "content": "Hello!"}]}'
+)
 
 
 @pytest.mark.timeout(600)
@@ -76,18 +80,12 @@ def _run(clone: Path, env: dict[str, str], key: str = "") -> str:
             printed += line
         url = re.findall(r"^ready: (\S+)$", printed, re.MULTILINE)[0]
         key = key or re.findall(r"^key: (\S+)$", printed, re.MULTILINE)[0]
-        answer = subprocess.run(
-            [
-                *("curl", "-sN", f"{url}/v1/chat/completions", "-H", f"Authorization: Bearer {key}"),
-                *("-H", "Content-Type: application/json", "-d"),
-                '{"model": "practice-chat", "stream": true, "messages": [{"role": "user", "content": "Hello!"}]}',
-            ],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=60,
-        )
-        assert "data: [DONE]" in answer.stdout
+        request = urllib.request.Request(f"{url}/v1/chat/completions", FIRST_CALL)
+        request.add_header("authorization", f"Bearer {key}")
+        request.add_header("content-type", "application/json")
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            text = answer.read().decode()
+        assert text.endswith("data: [DONE]\n\n")
         make.send_signal(signal.SIGTERM)
         printed += make.stdout.read()
     make.wait(60)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -27,6 +28,7 @@ def env(product: Product) -> dict[str, str]:
     return {**os.environ, "YIZHAN_KEY": PRACTICE_KEY}
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="no curl on this machine")
 def test_the_first_call_by_curl(product: Product, env: dict[str, str]) -> None:
     command = block("sh", "curl -N").replace("http://127.0.0.1:8000", product.url)
     command = command.replace("export YIZHAN_KEY=sk-yz-...\n", "")
