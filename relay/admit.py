@@ -42,20 +42,24 @@ def find_candidates(walk: Walk, request: ChatRequest) -> tuple[ModelState, list[
 
 
 async def take_hold(walk: Walk, request: ChatRequest, model: ModelState) -> None:
-    """Hold what the call may cost at most, then write the open line. Raises Refusal."""
+    """Write the open line, then hold what the call may cost at most. Raises Refusal.
+
+    In this order: a process killed between the two leaves a line without a hold, whose books are closed all the same.
+    A hold without a line would stay until its lease has run out.
+    """
     assert walk.caller is not None and model.rates is not None
     call, rates = walk.call, model.rates
     input_tokens = Estimator.hold_input_tokens(call.body_bytes, model.context_tokens)
     call.output_held = request.output_ceiling or model.hold_output_tokens * request.choices
     call.hold_nano = hold_nano(rates, input_tokens, call.output_held)
-    await walk.stations.holds.take(walk.caller, call.id, call.hold_nano)
-    call.has_hold = True
-    walk.marks.permitted = perf_counter()
     try:
         walk.stations.journal.open(_open_line(call, rates, walk.stations.estimator))
     except (JournalFull, OSError) as exc:
         message = "The relay cannot write its journal, so the call was refused."
         raise Refusal(ErrorKind.JOURNAL_FULL, message, retry_after_s=5) from exc
+    await walk.stations.holds.take(walk.caller, call.id, call.hold_nano)
+    call.has_hold = True
+    walk.marks.permitted = perf_counter()
 
 
 def _open_line(call: Call, rates: Rates, estimator: Estimator) -> OpenLine:

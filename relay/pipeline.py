@@ -1,6 +1,6 @@
 """THE WALK of one call. This file states the order of the stations; nothing else knows it.
 
-    authenticate -> receive the body -> parse -> model on offer -> candidates -> hold -> open line
+    authenticate -> receive the body -> parse -> model on offer -> candidates -> open line -> hold
     -> failover { attempt to the first content } -> deliver -> close the books -> last bytes
 
 A station takes what the last one gave and returns; none knows its neighbours. The only loop is the failover, and it

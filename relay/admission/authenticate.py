@@ -20,6 +20,8 @@ __all__ = ["Caller", "allow_model", "authenticate", "key_in", "may_use"]
 _QUERY_KEY = re.compile(rb"(?:^|&)key=([^&]*)")
 _HEADERS = frozenset({b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key"})
 MAX_KEY_BYTES = 512
+# A process that has just started takes connections at once, and knows everything a moment later.
+START_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,8 @@ async def authenticate(value: bytes, loader: SnapshotLoader, peppers: Sequence[b
 
     Raises Refusal: wrong_key, key_revoked, key_expired, organization_off, key_scope, not_ready (database away).
     """
+    if not loader.loaded.is_set():
+        await loader.until_loaded(START_S)
     prints = fingerprints(value, peppers)
     snapshot = loader.snapshot
     key = None

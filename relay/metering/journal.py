@@ -1,6 +1,6 @@
 """The journal of one process: two lines per call that survive a kill, on the way to the database.
 
-    o {"id":…,"hold_nano":…}     when the hold is taken
+    o {"id":…,"hold_nano":…}     right before the hold is taken
     c {"id":…,"amount_nano":…}   before the last bytes of the answer are handed to the server
 
 Each line is one `write()`, which outlives the process; `sync` flushes a group of them to the disk (a loss of power may
@@ -33,7 +33,7 @@ class JournalFull(Exception):
 
 
 class OpenLine(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What is known when the hold is taken: enough to close the books of a call whose process was killed.
+    """What is known before the hold is taken: enough to close the books of a call whose process was killed.
 
     `input_rate` is the list price of a million input tokens x 10^12 (`billing.pricing.Rates.input`).
     """

@@ -76,6 +76,12 @@ class SnapshotLoader:
     def start(self) -> None:
         self._task = asyncio.create_task(self._keep_fresh(), name="snapshot")
 
+    async def until_loaded(self, within_s: float) -> None:
+        """Wait for the first load, at most this long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self.loaded.wait()
+
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
