@@ -55,7 +55,7 @@ def test_a_page_of_somebody_elses_site_is_no_place_to_go_on_to(ann):
 
 
 def test_after_many_wrong_tries_even_the_right_password_waits(ann):
-    for _ in range(12):
+    for _ in range(6):
         Client().post("/sign-in/", {"login": ann.email, "password": "wrong"})
 
     page = Client().post("/sign-in/", {"login": ann.email, "password": PASSWORD})

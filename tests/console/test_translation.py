@@ -6,6 +6,7 @@ Read without gettext's programs, so that it holds on a machine that has none of 
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import polib
@@ -35,6 +36,7 @@ def texts_of_template(path: Path) -> Iterator[str]:
     assert "ngettext(" not in templatize(path.read_text())
 
 
+@cache
 def texts_of_the_sources() -> dict[str, str]:
     found = {}
     for room in PYTHON_ROOMS:

@@ -141,7 +141,7 @@ def _mark(name: str, ms: float, scale: float) -> Mark:
 def _ticks(scale: float) -> tuple[Tick, ...]:
     """Round steps, three to six of them, without the one that would touch the right edge."""
     power: float = 10.0 ** math.floor(math.log10(scale / 3))
-    step = max(factor * power for factor in (1, 2, 5) if factor * power <= scale / 3)
+    step = max(factor * power for factor in (1, 2, 2.5, 5) if factor * power <= scale / 3)
     moments = [
         round(index * step, 9) for index in range(int(scale / step) + 1) if index * step < 0.97 * scale
     ]

@@ -62,7 +62,7 @@ def test_every_stage_and_party_has_a_name():
 
 @pytest.mark.parametrize(
     ("total", "ticks"),
-    [(0.9, [0, 0.2, 0.4, 0.6, 0.8]), (299, [0, 50, 100, 150, 200, 250]), (3204, [0, 1000, 2000, 3000])],
+    [(0.9, [0, 0.25, 0.5, 0.75]), (299, [0, 50, 100, 150, 200, 250]), (3204, [0, 1000, 2000, 3000])],
 )
 def test_the_scale_has_round_steps(total, ticks):
     assert [tick.ms for tick in draw_waterfall({"auth": total}, total).ticks] == ticks
