@@ -1,7 +1,7 @@
 """One server process: `python -m gateway.serve relay --fd N` or `python -m gateway.serve console --uds PATH`.
 
-uvicorn with uvloop and httptools. On SIGTERM the server stops accepting, the relay lets running streams end for
-`DRAIN_S`, then ends the rest with the dialect's error event, ships its records and leaves.
+uvicorn with uvloop and httptools (`bounded_http`). On SIGTERM the server stops accepting, the relay lets running
+streams end for `DRAIN_S`, then ends the rest with the dialect's error event, ships its records and leaves.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from typing import Any
 import uvicorn
 
 from gateway import env
+from gateway.bounded_http import BoundedHttp
 
 __all__ = ["main"]
 
@@ -39,7 +40,7 @@ def _config(app: Any, **options: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
+        http=BoundedHttp,
         ws="websockets-sansio",
         lifespan="on",
         access_log=False,

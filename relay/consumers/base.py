@@ -134,8 +134,8 @@ CORS: Headers = [
     (b"access-control-allow-origin", b"*"),
     (b"access-control-expose-headers", b"x-call-id, x-request-id, server-timing, retry-after"),
 ]
+# Besides `CORS`, which every answer to a browser has: a header that stands twice is none to it.
 PREFLIGHT: Headers = [
-    (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
     (
         b"access-control-allow-headers",

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import pytest
 import redis
@@ -281,7 +282,7 @@ class World:
 
     def wait_known(self, tenant: Tenant) -> None:
         """Until the relay has read the tenant's rows."""
-        target = f"/v1/models/{tenant.model.name}"
+        target = f"/v1/models/{quote(tenant.model.name)}"
         eventually(lambda: tenant.send(b"", method="GET", path=target).status in (200, 404, 403), within_s=10)
         _, clear = self.key(tenant.organization)
         headers = {"authorization": f"Bearer {clear}"}
