@@ -8,8 +8,16 @@ import redis
 from django.conf import settings
 from django.core.cache import cache
 from django.test import Client
+from django.utils import translation
 
 from tests.console.cast import Cast, make_cast
+
+
+@pytest.fixture(autouse=True)
+def english() -> Iterator[None]:
+    """A request leaves its language in force in this thread."""
+    with translation.override("en"):
+        yield
 
 
 @pytest.fixture(autouse=True)

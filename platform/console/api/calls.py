@@ -21,6 +21,7 @@ from console.api.pages import (
     page_size,
 )
 from console.api.problems import refusals
+from console.bounded import bounded
 from console.calls.filters import parse_filters
 from console.calls.queries import find_call, find_names, list_calls, read_cursor
 
@@ -60,7 +61,8 @@ class CallList(APIView):
             words = request.query_params
             filters = parse_filters(words, caller.zone)
             after = read_cursor(words["cursor"]) if words.get("cursor") else None
-            page = list_calls(caller.sight, filters, after=after, size=page_size(request))
+            with bounded():
+                page = list_calls(caller.sight, filters, after=after, size=page_size(request))
             return page_response(request, _serialized(caller, page.calls), page.next_cursor)
 
 

@@ -12,6 +12,7 @@ from django.utils.translation import gettext_lazy as _
 
 from billing.models import CallStatus
 from console import cursor
+from console.bounded import bounded
 from console.calls import arithmetic, attempts, queries, waterfall, words
 from console.calls.filters import FILTER_NAMES, RANGES, BadFilters, parse_filters
 from console.gate import PageRequest, Visitor, organization_page
@@ -143,4 +144,5 @@ def _find_page(visitor: Visitor, given: Mapping[str, str], chosen_range: str) ->
     if chosen_range in RANGES:
         filters = replace(filters, start=timezone.now() - RANGES[chosen_range])
     after: Any = queries.read_cursor(given["cursor"]) if given.get("cursor") else None
-    return queries.list_calls(visitor.sight, filters, after=after, size=PAGE_SIZE, only=_LIST_FIELDS)
+    with bounded():
+        return queries.list_calls(visitor.sight, filters, after=after, size=PAGE_SIZE, only=_LIST_FIELDS)
