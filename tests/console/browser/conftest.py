@@ -82,8 +82,9 @@ def wait_for(url: str, process: subprocess.Popen[bytes], log: tempfile.SpooledTe
             time.sleep(0.1)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """For one module: its event loop must not run beside those of other tests of this worker."""
     if CHROMIUM is None:
         pytest.skip("no Chromium on this machine: install Debian's package chromium to see the pages")
     with sync_playwright() as playwright:
