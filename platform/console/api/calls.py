@@ -1,6 +1,7 @@
 """`/api/v1/calls/`: the call log for programs."""
 
 import uuid
+from datetime import datetime
 from typing import Any
 
 from django.http import Http404
@@ -29,8 +30,8 @@ __all__ = ["CallList", "CallPage"]
 
 _MOMENT = "ISO 8601; without an offset it is in the organization's time zone."
 _FILTERS = [
-    OpenApiParameter("from", str, description=f"Not before this moment. {_MOMENT}"),
-    OpenApiParameter("to", str, description=f"Before this moment. {_MOMENT}"),
+    OpenApiParameter("from", datetime, description=f"Not before this moment. {_MOMENT}"),
+    OpenApiParameter("to", datetime, description=f"Before this moment. {_MOMENT}"),
     OpenApiParameter("model", str),
     OpenApiParameter("key", str, description="Name or prefix of a key."),
     OpenApiParameter("member", str, description="E-mail address or id of a member."),

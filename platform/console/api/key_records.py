@@ -35,14 +35,15 @@ class LimitsSerializer(serializers.Serializer):
 class KeyChangeSerializer(serializers.Serializer):
     """What can be changed of a key; what is left out stays as it is."""
 
-    name = serializers.CharField(required=False, max_length=100)
+    name = serializers.CharField(required=False, min_length=1, max_length=100)
     member = serializers.EmailField(required=False, allow_null=True, help_text="E-mail address of a member.")
     models = serializers.ListField(
-        child=serializers.CharField(max_length=200), required=False, allow_null=True, allow_empty=False
+        child=serializers.CharField(min_length=1, max_length=200),
+        required=False,
+        allow_null=True,
+        min_length=1,
     )
-    scopes = serializers.ListField(
-        child=serializers.ChoiceField(Scope.choices), required=False, allow_empty=False
-    )
+    scopes = serializers.ListField(child=serializers.ChoiceField(Scope.choices), required=False, min_length=1)
     limits = LimitsSerializer(required=False)
     expires_at = MomentField(required=False, allow_null=True)
 
@@ -50,7 +51,7 @@ class KeyChangeSerializer(serializers.Serializer):
 class NewKeySerializer(KeyChangeSerializer):
     """A key to be made."""
 
-    name = serializers.CharField(max_length=100)
+    name = serializers.CharField(min_length=1, max_length=100)
 
 
 class KeySerializer(serializers.Serializer):

@@ -1,9 +1,9 @@
 """Addresses of the control API."""
 
-from django.urls import path
+from django.urls import path, re_path
 from drf_spectacular.views import SpectacularAPIView
 
-from console.api import calls, keys
+from console.api import calls, keys, nothing
 
 __all__ = ["urlpatterns"]
 
@@ -17,4 +17,6 @@ urlpatterns = [
         SpectacularAPIView.as_view(permission_classes=[], authentication_classes=[]),
         name="api_schema",
     ),
+    # With its slash only: an address that merely lacks one is led on to the right one.
+    re_path(r"^.+/$", nothing.Nothing.as_view()),
 ]

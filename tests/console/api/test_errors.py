@@ -45,5 +45,13 @@ def test_a_fault_of_ours_is_a_500_without_detail_and_is_logged(cast, with_key, m
 
 
 @pytest.mark.django_db
-def test_an_unknown_path_below_the_api_is_404(db):
-    assert Client().get("/api/v1/nothing/").status_code == 404
+@pytest.mark.parametrize("path", ["/api/v1/nothing/", "/api/v1/keys/x,y/", "/api/v1/calls/not-an-id/"])
+def test_an_unknown_path_below_the_api_is_a_problem_and_not_a_page(db, path):
+    for response in (Client().get(path), Client().post(path)):
+        assert response.status_code == 404
+        assert response["Content-Type"] == "application/problem+json"
+
+
+@pytest.mark.django_db
+def test_an_address_that_lacks_its_slash_is_led_on(db):
+    assert Client().get("/api/v1/calls?page_size=1")["Location"] == "/api/v1/calls/?page_size=1"
