@@ -16,6 +16,7 @@ the batch and returned in `rejected` with the reason: it blocks no other. Whatev
 (connection lost, deadlock, disk full) is raised, and the batch may be tried again.
 """
 
+import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -177,8 +178,9 @@ async def ingest(connection: psycopg.AsyncConnection, records: Sequence[CallReco
 async def _write(connection: psycopg.AsyncConnection, batch: list[CallRecord], result: IngestResult) -> None:
     try:
         # Deferred constraints (balance, organization) are checked at commit: their errors belong to the batch
-        # too.
-        async with connection.transaction(), connection.cursor(row_factory=scalar_row) as cursor:
+        # too. One statement is a transaction of its own where the connection commits by itself.
+        together = contextlib.nullcontext() if connection.autocommit else connection.transaction()
+        async with together, connection.cursor(row_factory=scalar_row) as cursor:
             await cursor.execute(_STATEMENT, [_encoded(batch)])
             written = await cursor.fetchone() or 0
     except (psycopg.DataError, psycopg.IntegrityError) as exc:

@@ -1,6 +1,6 @@
 """One server process: `python -m gateway.serve relay --fd N` or `python -m gateway.serve console --uds PATH`.
 
-uvicorn with uvloop and httptools (`bounded_http`). On SIGTERM the server stops accepting, the relay lets running
+uvicorn with uvloop and httptools (`http_protocol`). On SIGTERM the server stops accepting, the relay lets running
 streams end for `DRAIN_S`, then ends the rest with the dialect's error event, ships its records and leaves.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import uvicorn
 
 from gateway import env
-from gateway.bounded_http import BoundedHttp
+from gateway.http_protocol import RelayHttp
 
 __all__ = ["main"]
 
@@ -40,7 +40,7 @@ def _config(app: Any, **options: Any) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http=BoundedHttp,
+        http=RelayHttp,
         ws="websockets-sansio",
         lifespan="on",
         access_log=False,

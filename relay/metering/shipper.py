@@ -22,7 +22,7 @@ __all__ = ["Shipper"]
 
 log = logging.getLogger(__name__)
 
-INTERVAL_S = 0.1
+INTERVAL_S = 0.2
 SYNC_S = 0.05
 BATCH = 1_000
 RETRY_FIRST_S = 0.25
@@ -69,7 +69,7 @@ class Shipper:
         async with self._lock, asyncio.timeout(INGEST_TIMEOUT_S):
             if self._connection is None or self._connection.closed:
                 self._connection = await psycopg.AsyncConnection.connect(
-                    psycopg.conninfo.make_conninfo(**self._conninfo, connect_timeout=5)
+                    psycopg.conninfo.make_conninfo(**self._conninfo, connect_timeout=5), autocommit=True
                 )
             try:
                 result = await ingest(self._connection, records)

@@ -10,7 +10,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-__all__ = ["DuplicateMember", "Edit", "Member", "delete_edit", "find_member", "insert_first_edit", "splice"]
+__all__ = [
+    "DuplicateMember",
+    "Edit",
+    "Member",
+    "delete_edit",
+    "find_member",
+    "insert_first_edit",
+    "splice",
+    "stands_once",
+]
 
 Buffer = bytes | bytearray | memoryview
 Edit = tuple[int, int, bytes]
@@ -99,6 +108,14 @@ def find_member(body: bytes | bytearray, name: str) -> Member | None:
                 raise DuplicateMember(name)
             found = (at, start, _value_end(body, start))
     return found
+
+
+def stands_once(body: bytes | bytearray, name: str) -> bool:
+    """Whether `name` in quotes stands at most once in the whole body: then no member of that name stands twice.
+
+    False says nothing: look with `find_member`.
+    """
+    return b"\\u00" not in body and body.count(f'"{name}"'.encode()) <= 1
 
 
 def insert_first_edit(body: bytes | bytearray, member: bytes) -> Edit:

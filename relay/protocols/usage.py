@@ -47,6 +47,15 @@ def sound(usage: Usage) -> Usage:
         "output",
         "reasoning",
     )
+    if (
+        0 <= usage.reasoning <= usage.output
+        and usage.uncached_input >= 0
+        and usage.cached_input >= 0
+        and usage.cache_write_5m >= 0
+        and usage.cache_write_30m >= 0
+        and usage.cache_write_1h >= 0
+    ):
+        return usage
     flags = usage.flags
     changes: dict[str, int] = {}
     for name in fields:

@@ -21,6 +21,7 @@ from relay.protocols.json_splice import (
     find_member,
     insert_first_edit,
     splice,
+    stands_once,
 )
 
 __all__ = ["ChatRequest", "parse_request", "upstream_body"]
@@ -125,9 +126,11 @@ def upstream_body(body: bytes | bytearray, request: ChatRequest, *, upstream_mod
     """The pieces to send upstream; they share the body's memory. Raises Refusal if a routing field stands twice."""
     edits: list[Edit] = []
     try:
-        _, start, end = _member(body, "model")
         if upstream_model != request.model:
+            _, start, end = _member(body, "model")
             edits.append((start, end, orjson.dumps(upstream_model)))
+        elif not stands_once(body, "model"):
+            _member(body, "model")
         if request.stream and not request.asks_usage:
             if request.has_stream_options:
                 edits.append(_with_usage(body))

@@ -13,6 +13,7 @@ from relay.protocols.json_splice import (
     find_member,
     insert_first_edit,
     splice,
+    stands_once,
 )
 
 
@@ -236,3 +237,16 @@ def test_an_inserted_member_stands_first(document: tuple[list[tuple[str, Any]], 
         return
     edited = json.loads(joined(body, insert_first_edit(body, b'"new":[1]')), object_pairs_hook=tuple)
     assert [key for key, _ in edited] == ["new", *(key for key, _ in members)]
+
+
+@pytest.mark.parametrize(
+    ("body", "once"),
+    [
+        (b'{"model":"a"}', True),
+        (b"{}", True),
+        (b'{"model":"a","x":{"model":1}}', False),
+        (b'{"model":"a","mod\\u0065l":"b"}', False),
+    ],
+)
+def test_a_name_that_stands_once_cannot_be_a_member_twice(body: bytes, once: bool) -> None:
+    assert stands_once(body, "model") is once

@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator
 import pytest
 import uvicorn
 
-from gateway.bounded_http import HEAD_BYTES, BoundedHttp
+from gateway.http_protocol import HEAD_BYTES, RelayHttp
 
 REQUEST = b"POST /x HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n"
 LIMIT_S = 5
 
 
-class Hasty(BoundedHttp):
+class Hasty(RelayHttp):
     head_s = 0.2
 
 

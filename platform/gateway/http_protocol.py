@@ -1,8 +1,11 @@
-"""uvicorn's HTTP protocol with bounds on the head of a request, which it has none for.
+"""uvicorn's HTTP protocol with bounds on a request's head, and an answer's head and first bytes in one write.
 
 The parser keeps whatever a client sends until the head is complete, and nobody waits for it with a clock: a client
 could make a process keep gigabytes, or hold connections for ever with a byte now and then. Bodies are bounded by those
 who read them.
+
+uvicorn writes the head of an answer by itself, which costs a system call and wakes the client for nothing: here it
+waits for the first bytes of the body, at most to the end of the event loop's turn.
 """
 
 import asyncio
@@ -11,7 +14,7 @@ from typing import Any
 import orjson
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-__all__ = ["BoundedHttp"]
+__all__ = ["RelayHttp"]
 
 # Chosen: nginx takes 32 KiB; the largest seen from a client (cookies of a shared domain) were below 16 KiB.
 HEAD_BYTES = 65_536
@@ -19,7 +22,42 @@ HEAD_BYTES = 65_536
 HEAD_S = 30.0
 
 
-class BoundedHttp(HttpToolsProtocol):
+class _HeadWithBody:
+    """A transport for one answer that holds back its first write until the second one."""
+
+    __slots__ = ("_head", "_is_first", "_loop", "_transport")
+
+    def __init__(self, transport: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._is_first = True
+        self._head = b""
+
+    def write(self, data: bytes) -> None:
+        if self._is_first:
+            self._is_first = False
+            self._head = data
+            self._loop.call_soon(self._flush)
+        elif self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head + data)
+        else:
+            self._transport.write(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._transport.write(head)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+class RelayHttp(HttpToolsProtocol):
     """Answers 431 to a head beyond `HEAD_BYTES`, and closes a connection whose head is not there within `HEAD_S`.
 
     Between two requests `timeout_keep_alive` counts, as ever.
@@ -59,6 +97,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._is_in_head = False
         self._stop_timer()
         super().on_headers_complete()
+        self.cycle.transport = _HeadWithBody(self.transport, self.loop)  # type: ignore[assignment]
 
     def _stop_timer(self) -> None:
         if self._head_timer is not None:
