@@ -5,6 +5,7 @@ begin with (protocols.md 6.6); output is estimated from the content events seen,
 """
 
 from collections import deque
+from math import ceil
 from statistics import median
 
 __all__ = ["Estimator"]
@@ -37,20 +38,25 @@ class Estimator:
         """The likely input of a body of this size, rounded up."""
         seen = self._per_byte.get(model)
         ratio = median(seen) if seen else FIRST_TOKENS_PER_BYTE
-        return -int(-body_bytes * ratio // 1)
+        return _rounded_up(body_bytes * ratio)
 
     def output_tokens(self, model: str, events: int) -> int:
         """The likely output behind this many content events, rounded up."""
         seen = self._per_event.get(model)
         ratio = median(seen) if seen else FIRST_TOKENS_PER_EVENT
-        return -int(-events * ratio // 1)
+        return _rounded_up(events * ratio)
 
     @staticmethod
     def plain_output_tokens(message_bytes: int) -> int:
         """The likely output behind the messages of a plain answer, rounded up."""
-        return -int(-message_bytes * FIRST_TOKENS_PER_BYTE // 1)
+        return _rounded_up(message_bytes * FIRST_TOKENS_PER_BYTE)
 
     @staticmethod
     def hold_input_tokens(body_bytes: int, context_tokens: int) -> int:
         """An upper estimate of the input, never above what the model can read."""
-        return min(context_tokens, -int(-body_bytes * HOLD_TOKENS_PER_BYTE // 1))
+        return min(context_tokens, _rounded_up(body_bytes * HOLD_TOKENS_PER_BYTE))
+
+
+def _rounded_up(tokens: float) -> int:
+    """28.000000000000004, which is 100 x 0.28, is 28."""
+    return ceil(tokens - 1e-6)

@@ -9,6 +9,7 @@ in it is in the database and every open in it has its close. `<process>.lock` is
 gets the lock of a dead one takes its segments over (`relay.metering.takeover`).
 """
 
+import errno
 import fcntl
 import logging
 import os
@@ -56,14 +57,18 @@ class OpenLine(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class _Segment:
-    """One file, with what still keeps it: open calls, and closes that are not in the database."""
+    """One file, with what still keeps it: open calls, and closes that are not in the database.
 
-    __slots__ = ("fd", "opens", "path", "size", "unshipped")
+    `is_torn`: the disk had no room for all of the last line, so the next one has to begin anew.
+    """
+
+    __slots__ = ("fd", "is_torn", "opens", "path", "size", "unshipped")
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.size = 0
+        self.is_torn = False
         self.opens: set[str] = set()
         self.unshipped = 0
 
@@ -156,10 +161,13 @@ class Journal:
         if segment.size >= SEGMENT_BYTES:
             segment = self._current = self._next_segment()
             self._cut()
-        line = b"".join((prefix, data, b"\n"))
-        os.write(segment.fd, line)
-        segment.size += len(line)
+        line = b"".join((b"\n" if segment.is_torn else b"", prefix, data, b"\n"))
+        written = os.write(segment.fd, line)
+        segment.size += written
+        segment.is_torn = written < len(line)
         self.dirty = True
+        if segment.is_torn:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return segment
 
     def _next_segment(self) -> _Segment:

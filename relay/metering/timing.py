@@ -73,7 +73,9 @@ def stages(marks: Marks) -> dict[str, float]:
     at = marks.accepted
     for stage, then in zip(_STAGES, _moments(marks, marks.ended or perf_counter()), strict=True):
         if then > at:
-            found[stage] = int((then - at) * 1e6 + 0.5) / 1000
+            us = int((then - at) * 1e6 + 0.5)
+            if us:
+                found[stage] = us / 1000
             at = then
     if marks.write_wait:
         _take_out_waiting(found, marks.write_wait * 1000)
@@ -85,7 +87,9 @@ def _take_out_waiting(found: dict[str, float], waited_ms: float) -> None:
     for stage in ("decode", "relay_overhead"):
         taken = min(round(waited_ms, 3), found.get(stage, 0.0))
         if taken > 0:
-            found[stage] = round(found[stage] - taken, 3)
+            left = round(found.pop(stage) - taken, 3)
+            if left > 0:
+                found[stage] = left
             found["client_write_wait"] = round(found.get("client_write_wait", 0.0) + taken, 3)
             waited_ms -= taken
 
