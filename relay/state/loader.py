@@ -38,6 +38,9 @@ RETRY_S = 1.0
 UNKNOWN_S = 5.0
 UNKNOWN_MAX = 10_000
 QUERY_TIMEOUT_S = 10.0
+# Waiting for the one connection included.
+LOOK_UP_S = 2.0
+READ_TOTALS_S = 5.0
 # Changes are pruned after an hour: whoever was cut off for nearly that long reads everything anew.
 CHANGES_KEPT_S = 1_800.0
 
@@ -209,7 +212,7 @@ class SnapshotLoader:
     async def read_totals(self, organization_id: int) -> Mapping[str, int]:
         """What each level of an organization has spent, from ingestion's totals. Raises DatabaseAway."""
         try:
-            async with self._lookup_lock, asyncio.timeout(5):
+            async with asyncio.timeout(READ_TOTALS_S), self._lookup_lock:
                 connection = await self._lookup_connection()
 
                 async def read() -> Mapping[str, int]:
@@ -229,19 +232,7 @@ class SnapshotLoader:
         now = time.monotonic()
         if self._unknown.get(fingerprints[0], 0.0) > now:
             return None
-        try:
-            async with self._lookup_lock, asyncio.timeout(2):
-                connection = await self._lookup_connection()
-
-                async def read() -> dict[str, Any] | None:
-                    cursor = await connection.execute(
-                        rows.KEY_BY_FINGERPRINT, {"fingerprints": list(fingerprints)}
-                    )
-                    return await cursor.fetchone()
-
-                row = await self._scoped(connection, read)
-        except (psycopg.Error, OSError, TimeoutError) as exc:
-            raise DatabaseAway from exc
+        row = await self._look_up(fingerprints)
         if row is not None:
             key = rows.key_of(row)
             self.snapshot.apply(SnapshotChange(keys={key.id: key}))
@@ -252,3 +243,23 @@ class SnapshotLoader:
                 self._unknown.clear()
         self._unknown[fingerprints[0]] = now + UNKNOWN_S
         return None
+
+    async def _look_up(self, fingerprints: Sequence[bytes]) -> dict[str, Any] | None:
+        """The key's row, no older than the snapshot: what was read before a change came in could undo that change."""
+        try:
+            async with asyncio.timeout(LOOK_UP_S), self._lookup_lock:
+                connection = await self._lookup_connection()
+
+                async def read() -> dict[str, Any] | None:
+                    cursor = await connection.execute(
+                        rows.KEY_BY_FINGERPRINT, {"fingerprints": list(fingerprints)}
+                    )
+                    return await cursor.fetchone()
+
+                while True:
+                    version = self.snapshot.version
+                    row = await self._scoped(connection, read)
+                    if version == self.snapshot.version:
+                        return row
+        except (psycopg.Error, OSError, TimeoutError) as exc:
+            raise DatabaseAway from exc
