@@ -10,6 +10,7 @@ import redis
 from gateway.secret_store import load_secrets
 from tests.fakes.practice_process import PracticeProcess
 from tests.fakes.relay_process import RelayProcess
+from tests.fakes.tables import empty_tables
 from tests.wire.world import World
 
 
@@ -19,6 +20,13 @@ def relay_env(database: str) -> dict[str, str]:
     with redis.Redis.from_url(os.environ["REDIS_URL"]) as store:
         store.flushdb()
     return dict(load_secrets(Path(os.environ["VAR_DIR"])))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def left_empty(database: str) -> Iterator[None]:
+    """The relay keeps in memory what is gone then; names are never used twice."""
+    yield
+    empty_tables(database)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,14 @@ from billing.models import UsageRecord
 from gateway.database import conninfo
 from relay.metering.journal import Journal, read_segment
 from relay.metering.shipper import Shipper
+from tests.fakes.tables import empty_tables
 from tests.relay.metering.test_journal import record
+
+
+@pytest.fixture(scope="module", autouse=True)
+def left_empty(database: str) -> Iterator[None]:
+    yield
+    empty_tables(database)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -18,9 +18,16 @@ from gateway.database import conninfo
 from relay.state import loader as loader_module
 from relay.state.loader import DatabaseAway, SnapshotLoader
 from relay.state.sealing import seal, upstream_subject
+from tests.fakes.tables import empty_tables
 
 numbers = itertools.count(1)
 Owner = psycopg.AsyncConnection[Any]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def left_empty(database: str) -> Iterator[None]:
+    yield
+    empty_tables(database)
 
 
 @pytest.fixture
