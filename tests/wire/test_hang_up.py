@@ -1,14 +1,16 @@
 """A client that leaves: its upstream is closed within 0.2 s, wherever the call stands, and whichever way it leaves."""
 
+import random
 from collections.abc import Callable
+from functools import partial
 from time import perf_counter
 
 import pytest
 
 from tests.fakes.http_server import Peer, in_thread
 from tests.fakes.practice_process import PracticeProcess
-from tests.fakes.raw_client import RawClient
-from tests.wire.world import World, eventually
+from tests.fakes.raw_client import Answer, RawClient
+from tests.wire.world import World, at_once, eventually
 
 SOON_S = 0.2
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
@@ -104,6 +106,34 @@ def test_many_clients_that_leave_at_once_leave_nothing_behind(
     practice.wait_for(open=0)
     assert perf_counter() - left_at < 1.0
     assert {record.status for record in tenant.check_books(40)} == {"client_gone"}
+
+
+def test_leaving_at_any_moment_leaves_nothing_behind(world: World, practice: PracticeProcess) -> None:
+    """Hang-ups fall on every await of the walk, from the head of the request to the end of the answer."""
+    tenant = world.tenant(practice.url, "http://127.0.0.1:1/v1", practice.url)
+    rng = random.Random(11)
+    delays = [rng.uniform(0, 0.03) for _ in range(150)]
+
+    def leave(number: int) -> Answer | None:
+        text = "@practice tokens=8,gap_ms=2@" if number % 2 else "@practice status=500@"
+        with tenant.start(text, stream=True if number % 3 else None) as client:
+            client.socket.settimeout(delays[number])
+            try:
+                return client.read_answer()
+            except TimeoutError:
+                LEAVING["resets" if number % 5 else "closes"](client)
+                return None
+
+    answers = at_once({str(number): partial(leave, number) for number in range(len(delays))})
+    assert not [answer for answer in answers.values() if isinstance(answer, BaseException)]
+    practice.wait_for(open=0)
+    eventually(lambda: tenant.use()[1:] == (0, 0))
+    assert tenant.ask().status == 200
+    known = {answer.call_id for answer in answers.values() if answer is not None}
+    eventually(lambda: known <= {str(record.id) for record in tenant.records()})
+    records = tenant.check_books()
+    assert {record.status for record in records} <= {"ok", "client_gone", "upstream_error"}
+    assert "Traceback" not in world.relay.log
 
 
 def test_an_answer_in_full_leaves_its_connection_for_the_next_call(
