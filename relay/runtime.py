@@ -33,6 +33,8 @@ __all__ = ["RelayConfig", "RelayRuntime"]
 log = logging.getLogger(__name__)
 
 TAKEOVER_S = 2.0
+# A call waits this long for the limit store at most, then it is refused. Chosen: above any pause of a busy machine.
+STORE_S = 1.0
 CLOSE_S = 5.0
 
 
@@ -72,7 +74,7 @@ class RelayRuntime:
             self.journal = Journal(config.journal_dir)
             self.shipper = Shipper(self.journal, config.ingest, config.journal_dir)
             self.loader = SnapshotLoader(config.app, field_keys=config.field_keys)
-            self.store = Store(config.limits_url, scripts=PERMIT_SCRIPTS)
+            self.store = Store(config.limits_url, scripts=PERMIT_SCRIPTS, timeout_s=STORE_S)
             self.holds = Holds(Permits(self.store), self._read_totals)
             await asyncio.to_thread(client_tls)  # reads the system's certificates: not in the event loop
             self.pool = Pool()

@@ -74,6 +74,7 @@ class SnapshotLoader:
         self._task: asyncio.Task[None] | None = None
         self._lookup: psycopg.AsyncConnection[Any] | None = None
         self._lookup_lock = asyncio.Lock()
+        self._looking = asyncio.Lock()
         self._away = False
 
     def start(self) -> None:
@@ -161,13 +162,15 @@ class SnapshotLoader:
                 wanted.setdefault(row["kind"], []).append(row["row_id"])
             return horizon, await self._read(connection, wanted)
 
-        horizon, change = await self._scoped(connection, read)
-        if change is not None:
-            self.snapshot.apply(change)
-            if change.keys:
-                self._unknown.clear()
-        self._horizon = horizon
-        self._fresh_at = time.monotonic()
+        # One look at a time: of two, the older one could be taken over last and undo the newer.
+        async with self._looking:
+            horizon, change = await self._scoped(connection, read)
+            if change is not None:
+                self.snapshot.apply(change)
+                if change.keys:
+                    self._unknown.clear()
+            self._horizon = horizon
+            self._fresh_at = time.monotonic()
 
     async def _read(
         self, connection: psycopg.AsyncConnection[Any], wanted: dict[str, list[int]] | None
@@ -235,8 +238,7 @@ class SnapshotLoader:
         row = await self._look_up(fingerprints)
         if row is not None:
             key = rows.key_of(row)
-            self.snapshot.apply(SnapshotChange(keys={key.id: key}))
-            return key
+            return self.snapshot.key(key.fingerprint) or key
         if len(self._unknown) >= UNKNOWN_MAX:
             self._unknown = {print_: until for print_, until in self._unknown.items() if until > now}
             if len(self._unknown) >= UNKNOWN_MAX:
@@ -245,7 +247,9 @@ class SnapshotLoader:
         return None
 
     async def _look_up(self, fingerprints: Sequence[bytes]) -> dict[str, Any] | None:
-        """The key's row, no older than the snapshot: what was read before a change came in could undo that change."""
+        """The key's row. Where there is one, memory is behind: it catches up first, so that the call also finds what
+        was changed together with its key.
+        """
         try:
             async with asyncio.timeout(LOOK_UP_S), self._lookup_lock:
                 connection = await self._lookup_connection()
@@ -256,10 +260,9 @@ class SnapshotLoader:
                     )
                     return await cursor.fetchone()
 
-                while True:
-                    version = self.snapshot.version
-                    row = await self._scoped(connection, read)
-                    if version == self.snapshot.version:
-                        return row
+                row = await self._scoped(connection, read)
+                if row is not None and self.loaded.is_set():
+                    await self._refresh(connection)
+                return row
         except (psycopg.Error, OSError, TimeoutError) as exc:
             raise DatabaseAway from exc

@@ -28,6 +28,7 @@ CHANGES = "SELECT row_id FROM relay_change WHERE xid >= %s::xid8 ORDER BY row_id
 def log(db: None) -> Iterator[set[tuple[str, int]]]:
     """Filled with what was noted since the test took it."""
     with scope.site("test"):
+        noted()  # of other tests, which share the database
         yield set()
 
 
@@ -98,6 +99,8 @@ def open_connection(django_db_setup: None, django_db_blocker) -> Iterator:
     keys = {"dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT"}
     info = {name: str(settings[key]) for name, key in keys.items() if settings[key]}
     made: list[psycopg.Connection] = []
+    with psycopg.connect(**info, options="-c role=relay_owner", autocommit=True) as owner:
+        owner.execute("TRUNCATE relay_change")
 
     def opened(role: str = "relay_app", *, autocommit: bool = False) -> psycopg.Connection:
         made.append(
