@@ -169,14 +169,23 @@ class Tenant:
             return balances(cursor, [self.organization.pk])[self.organization.pk]
 
     def check_books(self, calls: int | None = None) -> list[UsageRecord]:
-        """No hold is left, and records, ledger and counters say the same. Returns the records."""
-        eventually(lambda: self.use()[1:] == self.use(self.key_level)[1:] == (0, 0))
-        records = self.records(calls)
+        """No hold is left, and records, ledger and counters come to say the same. Returns the records."""
+        seen: dict[str, object] = {}
+
+        def fit() -> list[UsageRecord] | None:
+            records = self.records()
+            spent = sum(record.amount_nano for record in records)
+            used, key_used, balance = self.use(), self.use(self.key_level), self.balance_nano()
+            seen.update(records=len(records), spent=spent, used=used, key_used=key_used, balance=balance)
+            is_fitting = used == key_used == (spent, 0, 0) and balance == self.opening_nano - spent
+            return records if is_fitting and calls in (None, len(records)) else None
+
+        try:
+            records = eventually(fit, within_s=8)
+        except AssertionError as exc:
+            raise AssertionError(f"the books do not fit: {seen}") from exc
         for record in records:
             check_times(record)
-        spent = sum(record.amount_nano for record in records)
-        eventually(lambda: self.balance_nano() == self.opening_nano - spent)
-        assert self.use()[0] == self.use(self.key_level)[0] == spent
         return records
 
 
