@@ -143,7 +143,7 @@ def check(played: Played, name: str, kind_of_failure: str) -> None:
     assert [attempt["result"] for attempt in record.attempts] == [kind_of_failure, "ok"]
     assert (record.status, record.output_tokens, record.usage_source) == ("ok", 30, "reported")
     assert record.upstream == record.attempts[1]["upstream"] != record.attempts[0]["upstream"]
-    assert record.stages["failover"] == pytest.approx(record.attempts[0]["ms"], abs=5)
+    assert record.attempts[0]["ms"] - 0.01 <= record.stages["failover"] <= record.attempts[0]["ms"] + 500
     assert len(requests) == 1
 
 
