@@ -50,6 +50,7 @@ async def take_hold(walk: Walk, request: ChatRequest, model: ModelState) -> None
     assert walk.caller is not None and model.rates is not None
     call, rates = walk.call, model.rates
     input_tokens = Estimator.hold_input_tokens(call.body_bytes, model.context_tokens)
+    call.input_held, call.context_tokens = input_tokens, model.context_tokens
     call.output_held = request.output_ceiling or model.hold_output_tokens * request.choices
     call.hold_nano = hold_nano(rates, input_tokens, call.output_held)
     try:

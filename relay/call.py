@@ -35,7 +35,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class Call:
-    """`output_held`: output tokens that the hold covers; `committed`: the first content has gone to the client."""
+    """`input_held`, `output_held`: tokens that the hold covers; `committed`: first content has gone to the client."""
 
     id: str
     endpoint: str
@@ -53,6 +53,8 @@ class Call:
     body_bytes: int = 0
     hold_nano: int = 0
     output_held: int = 0
+    input_held: int = 0
+    context_tokens: int = 0
     has_hold: bool = False
     committed: bool = False
     is_closed: bool = False

@@ -17,7 +17,7 @@ from relay.metering.timing import server_timing
 from relay.protocols.json_splice import DuplicateMember, find_member, splice
 from relay.protocols.openai_chat.events import ChatStream
 from relay.protocols.openai_chat.request import ChatRequest
-from relay.protocols.openai_chat.usage import read_usage, usage_of_answer
+from relay.protocols.openai_chat.usage import is_usable, read_usage, usage_of_answer
 from relay.protocols.sse import EventTooLarge
 from relay.stations import Walk
 from relay.upstreams.attempt import Opened, Plain
@@ -35,8 +35,8 @@ STREAM_HEADERS = [
 ]
 # How long the end of a body may lag behind its end marker before its connection is given up.
 DRAIN_S = 1.0
-# How much more is held at a time for an answer that outgrows its hold.
-GROWTH_TOKENS = 4_096
+# How much more than it lacks is held for an answer that outgrows its hold: as much as the limits have room for.
+GROWTH_TOKENS = (4_096, 256, 0)
 
 
 class KeepAlive:
@@ -97,8 +97,8 @@ async def deliver_plain(walk: Walk, request: ChatRequest, plain: Plain) -> None:
             "ok",
             200,
             end_reason=_finish_reason(answer),
-            usage=read_usage(raw) if raw is not None else None,
-            output_estimate=0 if raw is not None else _output_estimate(answer),
+            usage=read_usage(raw) if raw is not None and is_usable(raw) else None,
+            output_estimate=0 if raw is not None and is_usable(raw) else _output_estimate(answer),
             service_tier=tier[:32] if isinstance(tier, str) else "",
         )
     )
@@ -161,13 +161,18 @@ async def _hold_enough(walk: Walk, stream: ChatStream, *, delivered: int) -> Non
     if stream.content_events <= call.output_held:
         return
     assert walk.caller is not None and walk.model is not None and walk.model.rates is not None
-    tokens = stream.content_events - call.output_held + GROWTH_TOKENS
-    try:
-        await walk.stations.holds.grow(walk.caller, call.id, hold_nano(walk.model.rates, 0, tokens))
-    except Refusal:
-        stream.content_events = delivered
-        raise
-    call.output_held += tokens
+    lacking = stream.content_events - call.output_held
+    for further in GROWTH_TOKENS:
+        try:
+            extra_nano = hold_nano(walk.model.rates, 0, lacking + further)
+            await walk.stations.holds.grow(walk.caller, call.id, extra_nano)
+        except Refusal:
+            if further:
+                continue  # a limit that has room for less than a whole step
+            stream.content_events = delivered
+            raise
+        call.output_held += lacking + further
+        return
 
 
 def _finish_reason(answer: dict[str, object]) -> str:

@@ -19,7 +19,8 @@ from gateway.http_protocol import RelayHttp
 
 __all__ = ["main"]
 
-CLOSE_MARGIN_S = 15
+# After the drain: calls that were ended get their error event, whoever has not sent a whole request is left.
+CLOSE_MARGIN_S = 3
 
 
 class _RelayServer(uvicorn.Server):

@@ -16,6 +16,8 @@ FIRST_TOKENS_PER_EVENT = 1.0
 # Every token of a byte-level vocabulary is at least a byte; half a token a byte is above what real prompts reach
 # (Chinese about 0.35, code and JSON about 0.4), so a hold made with it is an upper estimate.
 HOLD_TOKENS_PER_BYTE = 0.5
+# Chosen: upstreams that join tokens send a few at a time; more is no stream of text.
+MOST_TOKENS_PER_EVENT = 16.0
 
 
 class Estimator:
@@ -29,9 +31,10 @@ class Estimator:
         self, model: str, *, body_bytes: int, input_tokens: int, events: int, output_tokens: int
     ) -> None:
         """Take in what an upstream reported for a call of this size."""
-        if body_bytes > 0 and input_tokens > 0:
+        # Only what text can be: pictures named by their address, or nonsense, would make other people's estimates dear.
+        if body_bytes > 0 and 0 < input_tokens <= body_bytes * HOLD_TOKENS_PER_BYTE:
             self._per_byte.setdefault(model, deque(maxlen=WINDOW)).append(input_tokens / body_bytes)
-        if events > 4 and output_tokens > 0:
+        if events > 4 and 0 < output_tokens <= events * MOST_TOKENS_PER_EVENT:
             self._per_event.setdefault(model, deque(maxlen=WINDOW)).append(output_tokens / events)
 
     def input_tokens(self, model: str, body_bytes: int) -> int:

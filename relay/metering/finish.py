@@ -18,6 +18,9 @@ from relay.metering.journal import Journal
 from relay.metering.timing import Marks, stages, ttfb_ms, ttft_ms
 from relay.protocols.usage import Usage
 
+# Chosen: providers count a little differently from each other, never by this factor.
+BELIEF = 4
+
 __all__ = ["Books", "Ending", "Settle"]
 
 Settle = Callable[[int, str, int], None]
@@ -63,10 +66,10 @@ class Books:
         usage, is_charged = charged_usage(
             ending.status,
             committed=call.committed,
-            counted=ending.usage,
+            counted=ending.usage if ending.usage is None or _is_believable(call, ending.usage) else None,
             estimate=lambda: self._estimated(call, ending),
         )
-        if ending.status == "ok" and ending.usage is not None:
+        if ending.status == "ok" and ending.usage is not None and usage is ending.usage:
             self._estimator.learn(
                 call.model,
                 body_bytes=call.body_bytes,
@@ -93,11 +96,24 @@ class Books:
             self._settle(call.organization_id, call.id, amount)
 
     def _estimated(self, call: Call, ending: Ending) -> Usage:
+        """Our own count, within what the call's hold covers: a guess must not cost more than was agreed."""
+        input_tokens = self._estimator.input_tokens(call.model, call.body_bytes)
+        output_tokens = ending.output_estimate or self._estimator.output_tokens(call.model, ending.events)
+        if call.has_hold:
+            input_tokens = min(input_tokens, call.input_held)
+            output_tokens = min(output_tokens, call.output_held)
         return Usage(
-            uncached_input=self._estimator.input_tokens(call.model, call.body_bytes),
-            output=ending.output_estimate or self._estimator.output_tokens(call.model, ending.events),
+            uncached_input=input_tokens,
+            output=output_tokens,
             source="estimated",
+            flags=("report_beyond_belief",) if ending.usage is not None else (),
         )
+
+
+def _is_believable(call: Call, usage: Usage) -> bool:
+    """Whether an upstream can have meant these figures: within a few times what model and request allow."""
+    most = BELIEF * max(call.context_tokens, call.output_held)
+    return not call.has_hold or (usage.input <= most and usage.output <= most)
 
 
 def _record(  # noqa: PLR0917 - the parts of a record, each once

@@ -146,7 +146,7 @@ def test_a_client_that_leaves_in_the_middle_of_a_plain_answer_pays_for_it(
     world: World, practice: PracticeProcess
 ) -> None:
     tenant = world.tenant(practice.url)
-    with tenant.start("@practice tokens=2000,pad=4000@", stream=None, receive_buffer=4096) as client:
+    with tenant.start("@practice tokens=400,pad=4000@", stream=None, receive_buffer=4096) as client:
         answer = client.read_head()
         client.reset()
     record = tenant.record(answer)

@@ -15,7 +15,7 @@ from dataclasses import replace
 import orjson
 
 from relay.protocols.json_splice import DuplicateMember, find_member
-from relay.protocols.openai_chat.usage import read_usage, usage_of_answer
+from relay.protocols.openai_chat.usage import is_usable, read_usage, usage_of_answer
 from relay.protocols.sse import SseSplitter, event_data
 from relay.protocols.usage import Usage
 
@@ -66,7 +66,7 @@ def is_complete_answer(answer: object) -> bool:
     if any(isinstance(choice, dict) and has_content(choice.get("message")) for choice in choices):
         return True
     usage = usage_of_answer(answer)
-    return usage is not None and read_usage(usage).output > 0
+    return usage is not None and is_usable(usage) and read_usage(usage).output > 0
 
 
 class ChatStream:
@@ -177,7 +177,7 @@ class ChatStream:
         if isinstance(tier, str):
             self.service_tier = tier[:32]
         usage = usage_of_answer(chunk)
-        if usage is not None:
+        if usage is not None and is_usable(usage):
             self._take_usage(read_usage(usage))
         keep = self._look_at_choices(chunk)
         if self.error is not None or not keep:

@@ -27,6 +27,7 @@ from relay.protocols.json_splice import (
 __all__ = ["ChatRequest", "parse_request", "upstream_body"]
 
 MAX_TOKENS = 10_000_000
+_HELD_FOR = ("stream", "max_completion_tokens", "max_tokens", "n")
 
 
 class _StreamOptions(msgspec.Struct):
@@ -79,16 +80,19 @@ def parse_request(body: Buffer) -> ChatRequest:
         raise Refusal(ErrorKind.BAD_FIELD, "'messages' must be an array of messages.", param="messages")
     if not parsed.model:
         raise Refusal(ErrorKind.BAD_FIELD, "'model' must name a model.", param="model")
+    _refuse_twice(body, parsed)
     choices = _in_bounds("n", parsed.n, 1, 128) or 1
-    limit = _in_bounds("max_completion_tokens", parsed.max_completion_tokens, 1, MAX_TOKENS)
-    if limit is None:
-        limit = _in_bounds("max_tokens", parsed.max_tokens, 1, MAX_TOKENS)
+    # Both may be sent, and an upstream may obey either: the larger one is what the call can cost.
+    limit = max(
+        _in_bounds("max_completion_tokens", parsed.max_completion_tokens, 1, MAX_TOKENS) or 0,
+        _in_bounds("max_tokens", parsed.max_tokens, 1, MAX_TOKENS) or 0,
+    )
     options, task_id = parsed.stream_options, parsed.task_id
     return ChatRequest(
         model=parsed.model,
         stream=bool(parsed.stream),
         asks_usage=bool(options and options.include_usage),
-        output_ceiling=None if limit is None else limit * choices,
+        output_ceiling=limit * choices if limit else None,
         choices=choices,
         reasoning_effort=(parsed.reasoning_effort or "")[:32],
         service_tier=(parsed.service_tier or "")[:32],
@@ -96,6 +100,20 @@ def parse_request(body: Buffer) -> ChatRequest:
         has_stream_options=options is not UNSET,
         has_task_id=task_id is not UNSET,
     )
+
+
+def _refuse_twice(body: Buffer, parsed: _Body) -> None:
+    """Refuse a body in which a field that the hold depends on stands twice: readers differ on which one counts."""
+    given = ["model"]
+    given += [name for name in _HELD_FOR if getattr(parsed, name) is not None]
+    whole = bytes(body) if isinstance(body, memoryview) else body
+    for name in given:
+        if not stands_once(whole, name):
+            try:
+                find_member(whole, name)
+            except DuplicateMember as exc:
+                message = f"'{name}' stands twice in the body."
+                raise Refusal(ErrorKind.BAD_FIELD, message, param=name) from exc
 
 
 def _in_bounds(name: str, value: int | None, low: int, high: int) -> int | None:

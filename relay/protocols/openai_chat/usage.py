@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from relay.protocols.usage import Usage, sound
 
-__all__ = ["read_usage", "usage_of_answer"]
+__all__ = ["is_usable", "read_usage", "usage_of_answer"]
 
 Json = Mapping[str, object]
 
@@ -32,6 +32,18 @@ def _count(source: Json, name: str) -> int:
     if isinstance(value, float) and abs(value) <= MOST_TOKENS:
         return int(value)
     return 0
+
+
+def is_usable(raw: Json) -> bool:
+    """Whether a usage object says how much was used: both counts are numbers within reason, and not both nothing.
+
+    One that does not is as good as none; an upstream that sends nulls or nonsense has not given its tokens away.
+    """
+    counts = raw.get("prompt_tokens"), raw.get("completion_tokens")
+    for count in counts:
+        if isinstance(count, bool) or not isinstance(count, int | float) or not 0 <= count <= MOST_TOKENS:
+            return False
+    return counts != (0, 0)
 
 
 def _details(source: Json, name: str) -> Json:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from relay.metering.estimate import WINDOW, Estimator
+from relay.metering.estimate import FIRST_TOKENS_PER_BYTE, HOLD_TOKENS_PER_BYTE, WINDOW, Estimator
 
 
 def learnt(*calls: tuple[int, int, int, int]) -> Estimator:
@@ -29,7 +29,7 @@ def test_estimates_are_rounded_up() -> None:
 
 
 def test_the_median_of_what_was_reported_counts() -> None:
-    estimator = learnt((1000, 100, 10, 20), (1000, 200, 10, 30), (1000, 900, 10, 90))
+    estimator = learnt((1000, 100, 10, 20), (1000, 200, 10, 30), (1000, 400, 10, 90))
     assert estimator.input_tokens("m", 1000) == 200
     assert estimator.output_tokens("m", 10) == 30
 
@@ -51,6 +51,12 @@ def test_what_says_nothing_is_not_learnt() -> None:
     assert estimator.output_tokens("m", 10) == 10
 
 
+def test_reports_that_no_text_can_have_are_not_learnt() -> None:
+    estimator = learnt(*[(100, 1_500, 10, 10**9)] * WINDOW)
+    assert estimator.input_tokens("m", 1000) == 280
+    assert estimator.output_tokens("m", 10) == 10
+
+
 @given(st.integers(0, 10**9), st.integers(1, 10**7))
 def test_a_hold_is_above_every_real_prompt_and_within_what_the_model_reads(
     body_bytes: int, context: int
@@ -66,6 +72,8 @@ def test_a_hold_is_above_every_real_prompt_and_within_what_the_model_reads(
 )
 def test_an_estimate_lies_within_what_was_seen(calls: list[tuple[int, int]], body_bytes: int) -> None:
     estimator = learnt(*((size, tokens, 5, 1) for size, tokens in calls))
-    ratios = [tokens / size for size, tokens in calls]
+    ratios = [tokens / size for size, tokens in calls if tokens <= size * HOLD_TOKENS_PER_BYTE] or [
+        FIRST_TOKENS_PER_BYTE
+    ]
     found = estimator.input_tokens("m", body_bytes)
     assert min(ratios) * body_bytes - 1 <= found <= max(ratios) * body_bytes + 1

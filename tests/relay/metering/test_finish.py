@@ -49,6 +49,9 @@ def call(**fields: object) -> Call:
         "model": "m",
         "body_bytes": 1000,
         "has_hold": True,
+        "input_held": 500,
+        "output_held": 8192,
+        "context_tokens": 100_000,
     }
     return Call(new_call_id(), "/v1/x", "openai", **{**usual, **fields})  # type: ignore[arg-type]
 
@@ -101,6 +104,20 @@ def test_estimates_learn_from_what_was_reported(desk: Desk) -> None:
     desk.close(call(committed=True), Ending("ok", 200, usage=Usage(uncached_input=500, output=20), events=10))
     record = desk.close(call(committed=True), Ending("client_gone", 200, events=10))
     assert (record.uncached_input_tokens, record.output_tokens) == (500, 20)
+
+
+def test_a_guess_costs_no_more_than_the_hold_covers(desk: Desk) -> None:
+    one = call(committed=True, input_held=100, output_held=5)
+    record = desk.close(one, Ending("client_gone", 200, events=70))
+    assert (record.uncached_input_tokens, record.output_tokens, record.usage_source) == (100, 5, "estimated")
+
+
+def test_a_report_beyond_belief_is_not_billed_and_not_learnt(desk: Desk) -> None:
+    absurd = Usage(uncached_input=10**9, output=10**9)
+    record = desk.close(call(committed=True), Ending("ok", 200, usage=absurd, events=7))
+    assert (record.uncached_input_tokens, record.output_tokens, record.usage_source) == (280, 7, "estimated")
+    assert record.usage_flags == ["report_beyond_belief"]
+    assert desk.estimator.input_tokens("m", 1000) == 280
 
 
 def test_nothing_is_learnt_from_an_answer_that_broke_off(desk: Desk) -> None:

@@ -279,3 +279,20 @@ def test_the_upstream_reads_the_same_request(
     if stream:
         expected["stream_options"] = {**(expected.get("stream_options") or {}), "include_usage": True}
     assert got == expected
+
+
+def test_of_two_limits_the_larger_one_is_held_for() -> None:
+    both = b'{"model":"m","messages":[],"max_completion_tokens":1,"max_tokens":1000,"n":2}'
+    assert parse_request(both).output_ceiling == 2000
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens", "n", "stream"])
+@pytest.mark.parametrize("escaped", [False, True])
+def test_a_field_that_the_hold_depends_on_may_not_stand_twice(name: str, escaped: bool) -> None:
+    value = b"true" if name == "stream" else b"1"
+    again = b"\\u00%02x" % ord(name[0]) + name[1:].encode() if escaped else name.encode()
+    body = b'{"model":"m","messages":[],"%b":%b,"%b":%b}' % (name.encode(), value, again, value)
+    with pytest.raises(Refusal) as refused:
+        parse_request(body)
+    assert refused.value.kind is ErrorKind.BAD_FIELD
+    assert refused.value.param == name

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billing.pricing import Rates, TokenCounts, amount_nano
-from relay.protocols.openai_chat.usage import read_usage, usage_of_answer
+from relay.protocols.openai_chat.usage import is_usable, read_usage, usage_of_answer
 from relay.protocols.usage import Usage
 
 RATES = Rates.of(
@@ -221,3 +221,23 @@ def test_classes_of_a_sound_report_add_up_to_its_total(
     )
     assert usage.input + usage.output == prompt + output
     assert usage.flags == ()
+
+
+@pytest.mark.parametrize(
+    ("prompt", "completion", "usable"),
+    [
+        (10, 5, True),
+        (10, 0, True),
+        (10.0, 5.0, True),
+        (0, 0, False),
+        (None, 5, False),
+        (10, None, False),
+        ("10", 5, False),
+        (-1, 5, False),
+        (True, 5, False),
+        (10**10, 5, False),
+        (float("inf"), 5, False),
+    ],
+)
+def test_counts_that_are_none_count_as_no_usage(prompt: object, completion: object, usable: bool) -> None:
+    assert is_usable({"prompt_tokens": prompt, "completion_tokens": completion}) is usable
