@@ -6,6 +6,7 @@ for what it holds is written to `rejected.journal` beside the segments, counted 
 
 import asyncio
 import logging
+import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -116,7 +117,11 @@ class Shipper:
 
     def _put_aside(self, rejected: Sequence[Rejected]) -> None:
         self.rejected += len(rejected)
-        with self._rejected.open("ab") as file:
+        with open(self._rejected, "ab", opener=_private) as file:
             for refused in rejected:
                 log.error("usage record %s was refused and put aside: %s", refused.record.id, refused.reason)
                 file.write(b"c " + msgspec.json.encode(refused.record) + b"\n")
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)

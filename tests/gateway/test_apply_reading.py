@@ -429,3 +429,13 @@ def test_an_alias_is_fine_where_it_helps() -> None:
 def test_a_huge_file_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nodes, "MOST_BYTES", 10)
     assert "is larger than" in problems_of("upstreams: []")[0]
+
+
+def test_a_password_that_is_too_short_is_refused_without_showing_it() -> None:
+    problems = problems_of(
+        organization(members="[{email: ann@acme.example, role: owner, password: seven77}]")
+    )
+    assert len(problems) == 1
+    assert "organizations[0].members[0].password" in problems[0]
+    assert "at least 8 characters" in problems[0]
+    assert "seven77" not in problems[0]

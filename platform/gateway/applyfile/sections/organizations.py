@@ -17,6 +17,8 @@ __all__ = ["read_organizations"]
 _FIELDS = ("name", "title", "balance", "limits", "members", "keys")
 _MEMBER_FIELDS = ("email", "role", "password")
 _KEY_FIELDS = ("name", "value", "member", "models", "scopes", "limits")
+# NIST SP 800-63B, 5.1.1.2: what a person may choose at least. The console asks for more.
+_PASSWORD_CHARACTERS = 8
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _EMAIL = re.compile(r"[^@\s]{1,64}@[^@\s]{1,180}")
 
@@ -91,10 +93,14 @@ def _read_password(table: Table, secrets: SecretSource) -> str | None:
     if not place or text is None:
         return None
     try:
-        return secrets.resolve(text)
+        password = secrets.resolve(text)
     except SecretMissing as exc:
         place.refuse(str(exc))
         return None
+    if len(password) < _PASSWORD_CHARACTERS:
+        place.refuse(f"must have at least {_PASSWORD_CHARACTERS} characters")
+        return None
+    return password
 
 
 def _read_keys(place: Place | None) -> tuple[DeclaredKey, ...]:
