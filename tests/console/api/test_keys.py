@@ -118,6 +118,22 @@ def test_nobody_gets_more_than_they_have(cast, with_key, signed_in):
         assert not Key.objects.filter(name="n").exists()
 
 
+def test_a_key_of_operators_takes_an_operator(cast, with_key, signed_in):
+    key_id = cast.keys["operator"].pk
+
+    for client in (with_key("manager"), signed_in("ann")):
+        for path in (f"{LIST}{key_id}/",):
+            assert client.patch(path, {"name": "mine"}, **JSON).status_code == 403
+            assert client.delete(path).status_code == 403
+        assert client.patch(f"{LIST}{key_id}/", {"limits": {"rpm": 1}}, **JSON).status_code == 403
+    assert (stored(cast, key_id).name, stored(cast, key_id).rpm, stored(cast, key_id).revoked_at) == (
+        "operator",
+        None,
+        None,
+    )
+    assert with_key("operator").patch(f"{LIST}{key_id}/", {"name": "site"}, **JSON).status_code == 200
+
+
 def test_another_organizations_key_is_404_and_stays_as_it_is(cast, with_key, signed_in):
     path = f"{LIST}{cast.keys['bolt-ci'].pk}/"
 
