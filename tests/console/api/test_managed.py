@@ -190,6 +190,9 @@ def test_keys_are_made_listed_changed_and_revoked(cast, with_key):
         ({"name": "n", "group_id": 3}, 400, "group_id"),
         ({"name": "n", "input_price_limit": "2"}, 400, "input_price_limit"),
         ({"name": "n", "output_price_limit": "2"}, 400, "output_price_limit"),
+        ({"name": "n", "limits": {"budget": "1"}}, 400, "limits"),
+        ({"name": "n", "expires": "2027-01-01"}, 400, "expires"),
+        ({"name": "n", "models": ["kimi-k3"]}, 400, "models"),
         ({"name": "n", "scopes": ["operate"]}, 403, None),
     ],
 )
@@ -209,6 +212,12 @@ def test_another_organizations_key_is_404(cast, with_key):
     assert with_key("manager").patch(path, {"name": "mine"}, **JSON).status_code == 404
     assert with_key("manager").delete(path).status_code == 404
     assert "bolt-ci" not in str(with_key("manager").get("/v1/apikeys").json())
+
+
+def test_a_change_with_an_unknown_field_is_refused(cast, with_key):
+    response = with_key("manager").patch(f"/v1/apikeys/{cast.keys['ci'].pk}", {"rpm": 1}, **JSON)
+
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "rpm")
 
 
 def test_a_revoked_key_cannot_be_changed(cast, with_key):
