@@ -7,7 +7,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from accounts.errors import Conflict, Invalid
+from accounts.errors import Conflict, Invalid, NotAllowed
 from accounts.keys import display_prefix, fingerprint, is_legal_value, make_key
 from accounts.limits import Limits
 from accounts.models import Key, Member, Organization, Scope
@@ -20,6 +20,7 @@ __all__ = [
     "NewKey",
     "change_key",
     "create_key",
+    "may_manage",
     "rename_key",
     "restore_key",
     "revoke_key",
@@ -57,6 +58,13 @@ def terms_of(key: Key) -> KeyTerms:
     )
 
 
+def may_manage(acting: Acting, key: Key) -> bool:
+    """Whether they may change, rename and revoke this key. One with the scope of operators takes an operator."""
+    return acting.is_operator or (
+        Scope.OPERATE not in key.scopes and acting.may(Permission.MANAGE_KEYS, key.organization_id)
+    )
+
+
 @transaction.atomic
 def create_key(
     *,
@@ -90,8 +98,8 @@ def create_key(
 @transaction.atomic
 def change_key(*, acting: Acting, key: Key, terms: KeyTerms) -> Key:
     """Put the key under these terms. Raises NotAllowed, or Invalid for values that cannot be."""
-    require(acting, Permission.MANAGE_KEYS, key.organization_id)
-    _check(acting, terms, key.organization_id, had=key.scopes)
+    _require_management(acting, key)
+    _check(acting, terms, key.organization_id)
     columns = _columns(terms)
     for name, value in columns.items():
         setattr(key, name, value)
@@ -102,7 +110,7 @@ def change_key(*, acting: Acting, key: Key, terms: KeyTerms) -> Key:
 @transaction.atomic
 def rename_key(*, acting: Acting, key: Key, name: str) -> Key:
     """Give the key another name. Raises NotAllowed, Invalid, or Conflict if a live key has it."""
-    require(acting, Permission.MANAGE_KEYS, key.organization_id)
+    _require_management(acting, key)
     key.name = checked_name(name)
     with refusing(_name_or_value_taken(name)):
         key.save(update_fields=["name"])
@@ -112,7 +120,7 @@ def rename_key(*, acting: Acting, key: Key, name: str) -> Key:
 @transaction.atomic
 def revoke_key(*, acting: Acting, key: Key, reason: str = "") -> Key:
     """Make the key unusable now, for good. Idempotent: the first time and reason stay. Raises NotAllowed."""
-    require(acting, Permission.MANAGE_KEYS, key.organization_id)
+    _require_management(acting, key)
     Key.objects.filter(pk=key.pk, revoked_at=None).update(
         revoked_at=timezone.now(), revoked_reason=reason[:100]
     )
@@ -133,6 +141,12 @@ def restore_key(*, acting: Acting, key: Key) -> Key:
     return key
 
 
+def _require_management(acting: Acting, key: Key) -> None:
+    require(acting, Permission.MANAGE_KEYS, key.organization_id)
+    if not may_manage(acting, key):
+        raise NotAllowed("Only operators of the site may change or revoke a key with the scope operate.")
+
+
 def _name_or_value_taken(name: str) -> dict[str, Invalid]:
     return {
         "key_name_once_while_live": Conflict("name", f"There is a key named {name} already."),
@@ -140,12 +154,12 @@ def _name_or_value_taken(name: str) -> dict[str, Invalid]:
     }
 
 
-def _check(acting: Acting, terms: KeyTerms, organization_id: int, had: list[str] | None = None) -> None:
+def _check(acting: Acting, terms: KeyTerms, organization_id: int) -> None:
     terms.limits.check()
     unknown = set(terms.scopes) - set(Scope.values)
     if unknown or not terms.scopes:
         raise Invalid("scopes", f"Scopes are one or more of {', '.join(Scope.values)}.")
-    if Scope.OPERATE in terms.scopes and Scope.OPERATE not in (had or []):
+    if Scope.OPERATE in terms.scopes:
         require(acting, Permission.OPERATE)
     if terms.member is not None and terms.member.organization_id != organization_id:
         raise Invalid("member", "The member is not one of this organization.")

@@ -1,5 +1,6 @@
-"""Serializer fields of the control API: amounts as decimal strings, times in UTC."""
+"""Serializer fields of the control API: amounts as decimal strings, times in UTC; bodies without unknown fields."""
 
+from collections.abc import Mapping
 from datetime import UTC
 from decimal import Decimal
 from typing import Any
@@ -10,7 +11,7 @@ from rest_framework import serializers
 
 from console.amounts import decimal_string, nano_of
 
-__all__ = ["AmountField", "MomentField"]
+__all__ = ["AmountField", "BodySerializer", "MomentField"]
 
 _AMOUNT = {"type": "string", "pattern": r"^-?\d+(\.\d{1,9})?$", "examples": ["0.0123"]}
 
@@ -42,3 +43,18 @@ class MomentField(serializers.DateTimeField):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(default_timezone=UTC, **kwargs)
+
+
+class BodySerializer(serializers.Serializer):
+    """A body that is sent to us. A field it does not know is refused: a limit with a typo must not be no limit."""
+
+    def also_known(self) -> tuple[str, ...]:
+        """Names that are no fields and are dealt with in `validate`."""
+        return ()
+
+    def to_internal_value(self, data: Any) -> Any:
+        if isinstance(data, Mapping):
+            unknown = [name for name in data if name not in self.fields and name not in self.also_known()]
+            if unknown:
+                raise serializers.ValidationError({name: [_("There is no such field.")] for name in unknown})
+        return super().to_internal_value(data)

@@ -11,7 +11,8 @@ from accounts.limits import MOST_CALLS, Limits
 from accounts.models import Key, Member, Organization, Scope
 from accounts.queries import members_of
 from accounts.services.keys import KeyTerms
-from console.api.fields import AmountField, MomentField
+from console.api.fields import AmountField, BodySerializer, MomentField
+from relay.models import Model
 
 __all__ = [
     "KeyChangeSerializer",
@@ -22,7 +23,7 @@ __all__ = [
 ]
 
 
-class LimitsSerializer(serializers.Serializer):
+class LimitsSerializer(BodySerializer):
     """Null is no limit of its own."""
 
     budget = AmountField(
@@ -32,7 +33,7 @@ class LimitsSerializer(serializers.Serializer):
     concurrency = serializers.IntegerField(required=False, allow_null=True, min_value=1, max_value=MOST_CALLS)
 
 
-class KeyChangeSerializer(serializers.Serializer):
+class KeyChangeSerializer(BodySerializer):
     """What can be changed of a key; what is left out stays as it is."""
 
     name = serializers.CharField(required=False, min_length=1, max_length=100)
@@ -100,12 +101,15 @@ class KeyCreatedSerializer(KeySerializer):
 
 
 def changed_terms(terms: KeyTerms, given: dict[str, Any], organization: Organization) -> KeyTerms:
-    """The terms with what was given put in. Raises Invalid for a member that the organization does not have."""
+    """The terms with what was given put in.
+
+    Raises Invalid for a member that the organization does not have, and for a model that there is not.
+    """
     changes: dict[str, Any] = {}
     if "member" in given:
         changes["member"] = _member(given["member"], organization)
     if "models" in given:
-        changes["allowed_models"] = None if given["models"] is None else tuple(given["models"])
+        changes["allowed_models"] = _models(given["models"], terms.allowed_models or ())
     if "scopes" in given:
         changes["scopes"] = tuple(dict.fromkeys(given["scopes"]))
     if "expires_at" in given:
@@ -126,3 +130,14 @@ def _member(email: str | None, organization: Organization) -> Member | None:
     if member is None:
         raise Invalid("member", "There is no member with this e-mail address.")
     return member
+
+
+def _models(names: list[str] | None, had: tuple[str, ...]) -> tuple[str, ...] | None:
+    """These names, each once. One that the key `had` may stay though its model has gone."""
+    if names is None:
+        return None
+    known = {*had, *Model.objects.filter(name__in=names).values_list("name", flat=True)}
+    for name in names:
+        if name not in known:
+            raise Invalid("models", f"There is no model named {name}.")
+    return tuple(dict.fromkeys(names))

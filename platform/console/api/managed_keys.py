@@ -13,7 +13,7 @@ from accounts.errors import Conflict, Invalid
 from accounts.models import Key, Organization, Scope
 from accounts.services.keys import KeyTerms, change_key, create_key, rename_key, revoke_key, terms_of
 from console.api.callers import entered
-from console.api.fields import AmountField, MomentField
+from console.api.fields import AmountField, BodySerializer, MomentField
 from console.api.key_records import changed_terms
 from console.api.keys import find_key
 from console.api.managed_base import KeyRequest, ManagingView
@@ -27,7 +27,7 @@ __all__ = ["ApiKeyGroups", "ApiKeyList", "ApiKeyPage"]
 _NOT_OFFERED = ("group_id", "daily_limit", "monthly_limit", "input_price_limit", "output_price_limit")
 
 
-class ApiKeyChange(serializers.Serializer):
+class ApiKeyChange(BodySerializer):
     """What may be said about a key; what is left out stays as it is."""
 
     name = serializers.CharField(required=False, max_length=100)
@@ -40,6 +40,9 @@ class ApiKeyChange(serializers.Serializer):
         child=serializers.ChoiceField(Scope.choices), required=False, allow_empty=False
     )
     member = serializers.EmailField(required=False, allow_null=True)
+
+    def also_known(self) -> tuple[str, ...]:
+        return _NOT_OFFERED
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         refused = [name for name in _NOT_OFFERED if self.initial_data.get(name) is not None]

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from django.contrib import messages
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
@@ -14,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from accounts.errors import Invalid
 from accounts.models import Key
 from accounts.queries import keys_for
-from accounts.services.keys import change_key, create_key, rename_key, revoke_key
+from accounts.services.keys import change_key, create_key, may_manage, rename_key, revoke_key
 from console import cursor
 from console.gate import PageRequest, Visitor, organization_page
 from console.keys import queries
@@ -41,7 +42,7 @@ def key_list(request: PageRequest) -> HttpResponse:
     spent = queries.spent_by_key(page.keys)
     shown = {"show": "revoked" if revoked else ""}
     context = {
-        "rows": [_row(key, spent.get(key.pk, 0), timezone.now()) for key in page.keys],
+        "rows": [_row(visitor, key, spent.get(key.pk, 0), timezone.now()) for key in page.keys],
         "revoked": revoked,
         "error": error,
         "is_first_page": "cursor" not in request.GET,
@@ -82,7 +83,9 @@ def key_change(request: PageRequest, key_id: int) -> HttpResponse:
     """The page of a key. Who may not manage keys, and everybody for a revoked one, can only read it."""
     visitor = request.visitor
     key = _find_key(visitor, key_id)
-    may_change = visitor.manages_keys and key.revoked_at is None
+    if request.method == "POST" and visitor.manages_keys:
+        _require_management(visitor, key)
+    may_change = may_manage(visitor.acting, key) and key.revoked_at is None
     form = KeyForm(
         request.POST if may_change and request.method == "POST" else None,
         organization=visitor.organization,
@@ -103,7 +106,7 @@ def key_change(request: PageRequest, key_id: int) -> HttpResponse:
     context = {
         "form": form,
         "key": key,
-        "row": _row(key, spent.get(key.pk, 0), timezone.now()),
+        "row": _row(visitor, key, spent.get(key.pk, 0), timezone.now()),
     }
     return render(request, "console/key_form.html" if may_change else "console/key_page.html", context)
 
@@ -114,6 +117,7 @@ def key_revoke(request: PageRequest, key_id: int) -> HttpResponse:
     """Asks once, then makes the key unusable for good."""
     visitor = request.visitor
     key = _find_key(visitor, key_id)
+    _require_management(visitor, key)
     if request.method == "POST":
         revoke_key(
             acting=visitor.acting, key=key, reason=request.POST.get("reason", "").strip()[:_REASON_LENGTH]
@@ -132,12 +136,19 @@ def _find_key(visitor: Visitor, key_id: int) -> Key:
     return key
 
 
-def _row(key: Key, spent_nano: int, now: datetime) -> dict[str, Any]:
-    """A key as the list shows it: with its state and how far its budget is used."""
+def _require_management(visitor: Visitor, key: Key) -> None:
+    """Raises PermissionDenied for a key that takes an operator."""
+    if not may_manage(visitor.acting, key):
+        raise PermissionDenied("the key takes an operator")
+
+
+def _row(visitor: Visitor, key: Key, spent_nano: int, now: datetime) -> dict[str, Any]:
+    """A key as the list shows it: with its state, what the visitor may do and how far its budget is used."""
     state = "revoked" if key.revoked_at else "expired" if key.expires_at and key.expires_at <= now else "live"
     return {
         "key": key,
         "state": state,
+        "may_manage": may_manage(visitor.acting, key),
         "spent_nano": spent_nano,
         "used_share": min(spent_nano / key.budget_nano, 1.0) if key.budget_nano else None,
     }

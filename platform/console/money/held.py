@@ -1,15 +1,18 @@
 """What is held for calls that are running now, read from the limit store.
 
-Use lies in the hash `{org:ID}:use` (relay.admission): for a level `s:<level>` is what is spent, `h:<level>` what is
-held; level `o` is the organization, `k<id>` a key. A page must not wait for a store that is away: short deadlines, and
-then nothing is known.
+Level `o` is the organization, `k<id>` a key. A page must not wait for a store that is away: short deadlines, and then
+nothing is known. An organization whose counters were never told holds nothing: no call of it can run before they are.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import redis
 from django.conf import settings
+
+from relay.admission.batch import CountersUnknown
+from relay.admission.counters import read_counters
+from relay.admission.limits import Use
+from relay.admission.wire import StoreUnavailable
 
 __all__ = ["ORGANIZATION", "Use", "is_reachable", "use_of"]
 
@@ -18,21 +21,13 @@ ORGANIZATION = "o"
 TIMEOUT_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
-    """Nano-units at one level. A level that was never used has 0."""
-
-    spent_nano: int
-    held_nano: int
-
-
 def use_of(organization_id: int, level: str) -> Use | None:
     """What is spent and held at a level of an organization, or None if the store does not say."""
     try:
-        names = [f"s:{level}", f"h:{level}"]
-        spent, held = _client(settings.LIMITS_REDIS_URL).hmget(f"{{org:{organization_id}}}:use", names)
-        return Use(int(spent or 0), int(held or 0))
-    except (redis.RedisError, ValueError):
+        return read_counters(_client(settings.LIMITS_REDIS_URL), organization_id, [level])[level]
+    except CountersUnknown:
+        return Use(0, 0, 0)
+    except StoreUnavailable:
         return None
 
 

@@ -69,6 +69,26 @@ def test_only_an_operator_hands_out_the_scope_of_operators(acme: Organization, c
     assert make(acme, "site", scopes=("operate",)).key.scopes == ["operate"]
 
 
+def test_a_key_of_operators_is_changed_and_revoked_by_operators_only(acme, cast: SimpleNamespace) -> None:
+    key = make(acme, "site", scopes=("operate",)).key
+    manager = Acting.of_key(make(acme, "manager", scopes=("manage",)).key)
+    for acting in (manager, Acting.of_member(cast.owner)):
+        for attempt in (
+            lambda acting: change_key(
+                acting=acting, key=key, terms=replace(terms_of(key), limits=Limits(rpm=1))
+            ),
+            lambda acting: change_key(acting=acting, key=key, terms=KeyTerms()),
+            lambda acting: rename_key(acting=acting, key=key, name="x"),
+            lambda acting: revoke_key(acting=acting, key=key),
+        ):
+            with pytest.raises(NotAllowed):
+                attempt(acting)
+    key.refresh_from_db()
+    assert (key.name, key.scopes, key.rpm, key.revoked_at) == ("site", ["operate"], None, None)
+    rename_key(acting=Acting.of_key(key), key=key, name="site-2")
+    assert revoke_key(acting=SYSTEM, key=key).revoked_at is not None
+
+
 @pytest.mark.parametrize(
     ("terms", "field"),
     [

@@ -83,6 +83,10 @@ def test_limits_are_taken_away_with_null(cast, with_key):
         ({"name": "n", "limits": {"budget": True}}, 400, "limits.budget"),
         ({"name": "n", "limits": {"rpm": 0}}, 400, "limits.rpm"),
         ({"name": "n", "expires_at": "soon"}, 400, "expires_at"),
+        ({"name": "n", "budget": "1"}, 400, "budget"),
+        ({"name": "n", "value": "a-fixed-key-for-automation"}, 400, "value"),
+        ({"name": "n", "limits": {"budgets": "1"}}, 400, "limits.budgets"),
+        ({"name": "n", "models": ["kimi-k2", "kimi-k3"]}, 400, "models"),
         ([], 400, "body"),
     ],
 )
@@ -92,6 +96,28 @@ def test_a_body_that_cannot_be_is_refused_by_name(cast, with_key, body, status, 
     assert response.status_code == status
     assert response["Content-Type"] == "application/problem+json"
     assert [error["name"] for error in response.json()["errors"]] == [name]
+
+
+def test_a_change_with_a_field_that_is_not_there_changes_nothing(cast, with_key):
+    path = f"{LIST}{cast.keys['ci'].pk}/"
+
+    for body, name in (
+        ({"name": "x", "rpm": 1}, "rpm"),
+        ({"name": "x", "limits": {"rps": 1}}, "limits.rps"),
+        ({"name": "x", "models": ["kimi-k3"]}, "models"),
+    ):
+        response = with_key("manager").patch(path, body, **JSON)
+        assert (response.status_code, response.json()["errors"][0]["name"]) == (400, name)
+    assert stored(cast, cast.keys["ci"].pk).name == "ci"
+
+
+def test_a_key_may_keep_a_model_that_has_gone(cast, with_key):
+    key_id = cast.keys["ci"].pk
+    with scope.organization(cast.acme.pk):
+        Key.objects.filter(pk=key_id).update(allowed_models=["old"])
+
+    body = {"models": ["old", "kimi-k2", "kimi-k2"]}
+    assert with_key("manager").patch(f"{LIST}{key_id}/", body, **JSON).json()["models"] == ["old", "kimi-k2"]
 
 
 def test_what_is_no_json_is_refused(cast, with_key):
@@ -116,6 +142,22 @@ def test_nobody_gets_more_than_they_have(cast, with_key, signed_in):
     assert signed_in("erin").post(LIST, {"name": "n"}, **JSON).status_code == 403
     with scope.organization(cast.acme.pk):
         assert not Key.objects.filter(name="n").exists()
+
+
+def test_a_key_of_operators_takes_an_operator(cast, with_key, signed_in):
+    key_id = cast.keys["operator"].pk
+
+    for client in (with_key("manager"), signed_in("ann")):
+        for path in (f"{LIST}{key_id}/",):
+            assert client.patch(path, {"name": "mine"}, **JSON).status_code == 403
+            assert client.delete(path).status_code == 403
+        assert client.patch(f"{LIST}{key_id}/", {"limits": {"rpm": 1}}, **JSON).status_code == 403
+    assert (stored(cast, key_id).name, stored(cast, key_id).rpm, stored(cast, key_id).revoked_at) == (
+        "operator",
+        None,
+        None,
+    )
+    assert with_key("operator").patch(f"{LIST}{key_id}/", {"name": "site"}, **JSON).status_code == 200
 
 
 def test_another_organizations_key_is_404_and_stays_as_it_is(cast, with_key, signed_in):

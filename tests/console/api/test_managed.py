@@ -9,6 +9,8 @@ from accounts import scope
 from accounts.models import Key
 from accounts.permissions import SYSTEM
 from billing.ledger import adjust
+from relay.admission.counters import initialise_counters
+from relay.admission.scripts import use_key
 
 pytestmark = pytest.mark.django_db
 JSON = {"content_type": "application/json"}
@@ -29,7 +31,9 @@ def test_the_balance_is_what_the_ledger_says_and_holds_are_not_taken_off(cast, w
         adjust(
             acting=SYSTEM, organization=cast.acme, amount_nano=-2_900_000, reference=uuid.uuid4(), memo="used"
         )
-    store.hset(f"{{org:{cast.acme.pk}}}:use", mapping={"h:o": 10_000_000})
+    assert initialise_counters(store, cast.acme.pk, {"o": 2_900_000})
+    assert with_key("manager").get("/v1/balance").json()["held"] == "0"
+    store.hset(use_key(cast.acme.pk), "o", "2900000 10000000 1")
 
     assert with_key("manager").get("/v1/balance").json() == {
         "object": "balance",
@@ -38,6 +42,12 @@ def test_the_balance_is_what_the_ledger_says_and_holds_are_not_taken_off(cast, w
         "held": "0.01",
         "available": "99.9871",
     }
+
+
+def test_with_counters_that_nobody_told_nothing_is_held(cast, with_key, store):
+    balance = with_key("manager").get("/v1/balance").json()
+
+    assert (balance["held"], balance["available"]) == ("0", "100")
 
 
 def test_with_the_store_away_the_balance_is_a_503(cast, with_key, settings):
@@ -54,7 +64,9 @@ def test_any_key_reads_what_it_used_itself(cast, with_key, store):
     with scope.organization(cast.acme.pk):
         Key.objects.filter(name="ci").update(budget_nano=5 * 10**9, rpm=60)
     spend(cast, "ci", 1_250_000_000)
-    store.hset(f"{{org:{cast.acme.pk}}}:use", f"h:k{cast.keys['ci'].pk}", 10**9)
+    store.hset(
+        use_key(cast.acme.pk), mapping={"epoch": 1, f"k{cast.keys['ci'].pk}": "1250000000 1000000000 1"}
+    )
 
     assert with_key("ci").get("/v1/usage").json() == {
         "object": "usage",
@@ -73,7 +85,7 @@ def test_any_key_reads_what_it_used_itself(cast, with_key, store):
 
 
 def test_usage_counts_what_the_store_has_settled_before_the_record_is_written(cast, with_key, store):
-    store.hset(f"{{org:{cast.acme.pk}}}:use", f"s:k{cast.keys['ci'].pk}", 7 * 10**9)
+    initialise_counters(store, cast.acme.pk, {f"k{cast.keys['ci'].pk}": 7 * 10**9})
 
     assert with_key("ci").get("/v1/usage").json()["spent"] == "7"
 
@@ -178,6 +190,9 @@ def test_keys_are_made_listed_changed_and_revoked(cast, with_key):
         ({"name": "n", "group_id": 3}, 400, "group_id"),
         ({"name": "n", "input_price_limit": "2"}, 400, "input_price_limit"),
         ({"name": "n", "output_price_limit": "2"}, 400, "output_price_limit"),
+        ({"name": "n", "limits": {"budget": "1"}}, 400, "limits"),
+        ({"name": "n", "expires": "2027-01-01"}, 400, "expires"),
+        ({"name": "n", "models": ["kimi-k3"]}, 400, "models"),
         ({"name": "n", "scopes": ["operate"]}, 403, None),
     ],
 )
@@ -197,6 +212,12 @@ def test_another_organizations_key_is_404(cast, with_key):
     assert with_key("manager").patch(path, {"name": "mine"}, **JSON).status_code == 404
     assert with_key("manager").delete(path).status_code == 404
     assert "bolt-ci" not in str(with_key("manager").get("/v1/apikeys").json())
+
+
+def test_a_change_with_an_unknown_field_is_refused(cast, with_key):
+    response = with_key("manager").patch(f"/v1/apikeys/{cast.keys['ci'].pk}", {"rpm": 1}, **JSON)
+
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "rpm")
 
 
 def test_a_revoked_key_cannot_be_changed(cast, with_key):

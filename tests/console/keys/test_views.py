@@ -146,6 +146,21 @@ def test_who_may_not_manage_keys_can_change_none(cast, signed_in, name):
     assert stored(cast, "laptop").revoked_at is None
 
 
+def test_a_key_of_operators_can_be_read_and_takes_an_operator_to_change(cast, signed_in):
+    path = f"/keys/{cast.keys['operator'].pk}/"
+    browser = signed_in("ann")
+
+    assert "<form" not in browser.get(path).content.decode().split("<main")[1]
+    assert f'href="{path}revoke/' not in browser.get("/keys/").content.decode()
+    assert browser.post(path, {**NEW, "rpm": 1}).status_code == 403
+    assert browser.post(f"{path}revoke/").status_code == 403
+    assert (stored(cast, "operator").rpm, stored(cast, "operator").revoked_at) == (None, None)
+    browser = signed_in("oli")
+    assert f'href="{path}revoke/' in browser.get("/keys/?organization=acme").content.decode()
+    assert browser.post(f"{path}?organization=acme", {**NEW, "name": "site", "rpm": 1}).status_code == 302
+    assert stored(cast, "site").rpm == 1
+
+
 def test_an_employee_sees_their_own_keys_only(cast, signed_in):
     browser = signed_in("erin")
 

@@ -24,7 +24,7 @@ def book(cast, count: int) -> None:
 
 
 def test_the_page_shows_balance_held_and_what_is_left(cast, signed_in, store):
-    store.hset(f"{{org:{cast.acme.pk}}}:use", mapping={"h:o": 2_500_000_000, "s:o": 1})
+    store.hset(f"{{org:{cast.acme.pk}}}:use", mapping={"epoch": 1, "o": "1 2500000000 1"})
 
     context = signed_in("fay").get("/money/").context
 
@@ -106,8 +106,8 @@ def test_another_organizations_wallet_is_not_read(cast):
 
 
 def test_use_is_none_when_the_store_does_not_say(cast, settings, store):
-    assert held.use_of(cast.acme.pk, held.ORGANIZATION) == held.Use(0, 0)
-    store.hset(f"{{org:{cast.acme.pk}}}:use", "h:o", "nonsense")
+    assert held.use_of(cast.acme.pk, held.ORGANIZATION) == held.Use(0, 0, 0)
+    store.hset(f"{{org:{cast.acme.pk}}}:use", mapping={"epoch": 1, "o": "nonsense"})
     assert held.use_of(cast.acme.pk, held.ORGANIZATION) is None
     settings.LIMITS_REDIS_URL = "redis://127.0.0.1:1/0"
     assert held.use_of(cast.acme.pk, held.ORGANIZATION) is None
