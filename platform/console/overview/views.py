@@ -35,6 +35,6 @@ def _overview(request: PageRequest) -> HttpResponse:
         "error_statuses": ",".join(ERROR_STATUSES),
         "address": address,
         "example_model": model.name if model is not None else _EXAMPLE_MODEL,
-        "addresses": [("OpenAI", f"{address}/v1"), ("Anthropic", address), ("Gemini", address)],
+        "addresses": [("OpenAI", f"{address}/v1")],
     }
     return render(request, "console/overview.html", context)

@@ -58,6 +58,14 @@ def test_without_calls_the_page_shows_how_to_make_the_first_one(cast, signed_in,
     assert "deepseek-v4" in page
 
 
+def test_only_protocols_that_the_relay_speaks_have_a_base_address(cast, signed_in, settings):
+    response = signed_in("ann").get("/")
+
+    assert response.context["addresses"] == [("OpenAI", f"{settings.PUBLIC_URL}/v1")]
+    assert "Anthropic" not in response.content.decode()
+    assert "Gemini" not in response.content.decode()
+
+
 def test_the_overview_reads_the_log_once(cast, signed_in, django_assert_max_num_queries):
     cast.calls([{}] * 30)
     browser = signed_in("ann")
