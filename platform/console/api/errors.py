@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
 from django.core.signals import got_request_exception
+from django.db import OperationalError
 from django.http import Http404
 from django.utils.translation import gettext as _
 from rest_framework import exceptions
@@ -20,9 +21,11 @@ from accounts.errors import Conflict, Invalid, NotAllowed
 from console.calls.filters import BadFilters
 from console.cursor import BadCursor
 
-__all__ = ["known_error", "named_errors", "problem_response"]
+__all__ = ["error_headers", "known_error", "named_errors", "problem_response"]
 
 _log = logging.getLogger(__name__)
+# Chosen: a database or store that starts again is there after a few seconds.
+_RETRY_AFTER_S = 2
 
 
 class BadWords(exceptions.APIException):
@@ -43,6 +46,20 @@ class Taken(exceptions.APIException):
     default_code = "conflict"
 
 
+class TooLarge(exceptions.APIException):
+    """The body is larger than we take."""
+
+    status_code = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    default_code = "too_large"
+
+
+class Away(exceptions.APIException):
+    """The database does not answer, or not in time."""
+
+    status_code = HTTPStatus.SERVICE_UNAVAILABLE
+    default_code = "unavailable"
+
+
 def translated(exc: Exception) -> Exception:
     """Our own exceptions as those of REST framework; others as they are."""
     match exc:
@@ -60,6 +77,11 @@ def translated(exc: Exception) -> Exception:
             return exceptions.ValidationError({exc.field: [str(exc)]})
         case Http404():
             return exceptions.NotFound()
+        case RequestDataTooBig():
+            return TooLarge(_("The body is too large."))
+        case OperationalError():
+            _log.error("the database does not answer the control API", exc_info=exc)
+            return Away(_("The database does not answer at the moment. Try again soon."))
     return exc
 
 
@@ -87,8 +109,17 @@ def problem_response(exc: Exception, context: dict[str, Any]) -> Response:
     }
     if errors:
         body["errors"] = errors
+    return Response(
+        body, status=status, headers=error_headers(known), content_type="application/problem+json"
+    )
+
+
+def error_headers(exc: exceptions.APIException) -> dict[str, str]:
+    """How to sign in, and when to try again."""
     headers = {"WWW-Authenticate": header} if (header := getattr(exc, "auth_header", None)) else {}
-    return Response(body, status=status, headers=headers, content_type="application/problem+json")
+    if exc.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers["Retry-After"] = str(_RETRY_AFTER_S)
+    return headers
 
 
 def named_errors(exc: exceptions.APIException) -> list[dict[str, str]]:

@@ -16,7 +16,7 @@ from rest_framework.views import APIView
 
 from accounts.models import Key
 from console.api.authentication import KeyCaller, recognise_key
-from console.api.errors import known_error, named_errors
+from console.api.errors import error_headers, known_error, named_errors
 from relay.admission.authenticate import key_in
 from relay.errors import Refusal
 
@@ -92,8 +92,5 @@ def openai_error(exc: Exception, context: dict[str, Any]) -> Response:
     message = " ".join(f"{error['name']}: {error['reason']}" for error in errors) or str(known.detail)
     kind = _TYPES.get(code, "server_error" if code >= 500 else "invalid_request_error")
     param = errors[0]["name"] if errors else None
-    headers = {"WWW-Authenticate": header} if (header := getattr(exc, "auth_header", None)) else {}
-    if code == 503:
-        headers["Retry-After"] = "2"
     body = {"error": {"message": message, "type": kind, "param": param, "code": _CODES.get(code)}}
-    return Response(body, status=code, headers=headers)
+    return Response(body, status=code, headers=error_headers(known))

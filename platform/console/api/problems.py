@@ -28,13 +28,19 @@ _WORDS = {
     403: "The key or the role does not include this.",
     404: "There is none, or it is another organization's.",
     409: "It contradicts what there is already.",
+    413: "The body is too large.",
     415: "The body is not JSON.",
+    503: "The database does not answer; `retry-after` says when to try again.",
 }
 
 
 def refusals(*statuses: int) -> dict[tuple[int, str], OpenApiResponse]:
-    """Entries of `extend_schema(responses=...)` for these statuses, beside 401 and 403, which every call may get."""
+    """Entries of `extend_schema(responses=...)` for these statuses, beside those that every call may get.
+
+    413 belongs to 415: calls that take a body.
+    """
+    always = {401, 403, 503} | ({413} if 415 in statuses else set())
     return {
         (status, "application/problem+json"): OpenApiResponse(ProblemSerializer, _WORDS[status])
-        for status in sorted({401, 403, *statuses})
+        for status in sorted({*always, *statuses})
     }

@@ -1,4 +1,6 @@
 import pytest
+from django.core.exceptions import RequestDataTooBig
+from django.db import OperationalError
 from django.test import Client
 from rest_framework.exceptions import APIException
 
@@ -16,6 +18,8 @@ from console.cursor import BadCursor
         (Invalid("budget", "No."), 400, ["budget"]),
         (Conflict("name", "Taken."), 409, ["name"]),
         (NotAllowed("No."), 403, []),
+        (RequestDataTooBig(), 413, []),
+        (OperationalError("gone"), 503, []),
         (APIException("Odd."), 500, []),
     ],
 )
@@ -55,3 +59,39 @@ def test_an_unknown_path_below_the_api_is_a_problem_and_not_a_page(db, path):
 @pytest.mark.django_db
 def test_an_address_that_lacks_its_slash_is_led_on(db):
     assert Client().get("/api/v1/calls?page_size=1")["Location"] == "/api/v1/calls/?page_size=1"
+
+
+def _away(*_args, **_kwargs):
+    raise OperationalError("no connection to the house of secrets")
+
+
+@pytest.mark.django_db
+def test_a_database_that_does_not_answer_is_a_503_that_says_when_to_come_back(cast, with_key, monkeypatch):
+    program = with_key("manager")
+    for name in ("console.api.authentication.find_key", "console.api.keys.list_keys"):
+        with monkeypatch.context() as patch:
+            patch.setattr(name, _away)
+            response = program.get("/api/v1/keys/")
+        assert (response.status_code, response["Retry-After"]) == (503, "2")
+        assert response["Content-Type"] == "application/problem+json"
+        assert "secrets" not in response.content.decode()
+    monkeypatch.setattr("console.api.authentication.find_key", _away)
+    response = program.get("/v1/usage")
+    assert (response.status_code, response["Retry-After"]) == (503, "2")
+    assert response.json()["error"]["type"] == "service_unavailable_error"
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("path", "kind"), [("/api/v1/keys/", "status"), ("/v1/apikeys", "error")])
+def test_a_body_that_is_too_deep_or_too_large_is_refused(cast, with_key, settings, path, kind):
+    program = with_key("manager")
+    for depth in (100_000, 500):
+        deep = program.post(
+            path, '{"name": ' + "[" * depth + "]" * depth + "}", content_type="application/json"
+        )
+        assert (deep.status_code, kind in deep.json()) == (400, True)
+
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 100
+    large = program.post(path, {"name": "n" * 100}, content_type="application/json")
+    assert (large.status_code, kind in large.json()) == (413, True)
+    assert program.post(path, {"name": "n" * 50}, content_type="application/json").status_code == 201
