@@ -6,9 +6,20 @@ from gateway.database import conninfo
 
 __all__ = ["empty_tables"]
 
+# A relay that still reads its snapshot takes its locks in another order; one of the two is told to try again.
+TRIES = 5
+
 
 def empty_tables(url: str) -> None:
     """Leave the database at this address as it was migrated, but for its sequences. Notifies nobody."""
     with psycopg.connect(**conninfo(url, role="relay_owner"), autocommit=True) as owner:
-        owner.execute("TRUNCATE accounts_organization, accounts_user, relay_model, relay_upstream CASCADE")
-        owner.execute("TRUNCATE billing_usagerecord, billing_price, relay_change")
+        for attempts_left in reversed(range(TRIES)):
+            try:
+                owner.execute(
+                    "TRUNCATE accounts_organization, accounts_user, relay_model, relay_upstream CASCADE"
+                )
+                owner.execute("TRUNCATE billing_usagerecord, billing_price, relay_change")
+                return
+            except psycopg.errors.DeadlockDetected:
+                if not attempts_left:
+                    raise

@@ -81,7 +81,8 @@ async def test_a_child_that_keeps_failing_is_started_with_growing_pauses_and_sai
     lines = (place / "worker.log").read_text().splitlines()
     times = [float(line) for line in lines if line[0].isdigit()]
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
-    assert gaps[-1] > gaps[0]
+    # A busy machine adds to each: the shortest of the first against the longest of the last.
+    assert max(gaps[-3:]) > min(gaps[:3])
     assert sum("starting it again" in text for text in house.said) == 1
     assert "worker: | no database" in house.said
 
