@@ -1,3 +1,4 @@
+import os
 import random
 import time
 import uuid
@@ -13,6 +14,7 @@ from accounts import scope
 from accounts.models import Organization
 from billing.records import CallRecord
 from gateway.database import Role
+from tests.fakes.tables import empty_tables
 
 Connect = Callable[..., Awaitable[psycopg.AsyncConnection]]
 
@@ -31,11 +33,7 @@ def committed(django_db_setup: None, django_db_blocker) -> Iterator[None]:
     with django_db_blocker.unblock():
         yield
         connection.close()
-        with psycopg.connect(**conninfo("relay_owner"), autocommit=True) as owner:
-            owner.execute(
-                "TRUNCATE accounts_organization, accounts_user, relay_model, relay_upstream CASCADE"
-            )
-            owner.execute("TRUNCATE billing_usagerecord, billing_price, relay_change")
+        empty_tables(os.environ["DATABASE_URL"])
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import io
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
@@ -13,8 +12,9 @@ from accounts import scope
 from accounts.models import Organization
 from billing.models import LedgerEntry, UsageRecord
 from billing.records import CallRecord
-from gateway import database, env
+from gateway import env
 from relay.metering.journal import Journal, OpenLine
+from tests.fakes.tables import empty_tables
 
 IDS = [f"0193{n:04x}-0000-7000-8000-000000000001" for n in range(9)]
 
@@ -27,9 +27,7 @@ def acme(django_db_setup: None, django_db_blocker) -> Iterator[Organization]:
             made = Organization.objects.create(name="acme", title="Acme")
         yield made
         connection.close()
-        conninfo = database.conninfo(env.database_url(), role="relay_owner")
-        with psycopg.connect(psycopg.conninfo.make_conninfo(**conninfo), autocommit=True) as owner:
-            owner.execute("TRUNCATE accounts_organization, billing_usagerecord, relay_change CASCADE")
+        empty_tables(env.database_url())
 
 
 def record(organization: Organization, number: int, **given: object) -> CallRecord:
