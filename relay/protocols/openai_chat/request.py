@@ -5,7 +5,6 @@ value of `model`, `stream_options.include_usage` where the client did not ask fo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 import orjson
@@ -21,13 +20,14 @@ from relay.protocols.json_splice import (
     find_member,
     insert_first_edit,
     splice,
-    stands_once,
 )
 
 __all__ = ["ChatRequest", "parse_request", "upstream_body"]
 
 MAX_TOKENS = 10_000_000
-_HELD_FOR = ("stream", "max_completion_tokens", "max_tokens", "n")
+_IN_QUOTES = {
+    name: f'"{name}"'.encode() for name in ("model", "stream", "max_completion_tokens", "max_tokens", "n")
+}
 
 
 class _StreamOptions(msgspec.Struct):
@@ -50,8 +50,7 @@ class _Body(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Body)
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
+class ChatRequest(msgspec.Struct, frozen=True):
     """The routing fields of one request. `output_ceiling`: the client's own limit on output, all choices together."""
 
     model: str
@@ -81,12 +80,13 @@ def parse_request(body: Buffer) -> ChatRequest:
     if not parsed.model:
         raise Refusal(ErrorKind.BAD_FIELD, "'model' must name a model.", param="model")
     _refuse_twice(body, parsed)
-    choices = _in_bounds("n", parsed.n, 1, 128) or 1
+    choices = 1 if parsed.n is None else _in_bounds("n", parsed.n, 1, 128)
     # Both may be sent, and an upstream may obey either: the larger one is what the call can cost.
-    limit = max(
-        _in_bounds("max_completion_tokens", parsed.max_completion_tokens, 1, MAX_TOKENS) or 0,
-        _in_bounds("max_tokens", parsed.max_tokens, 1, MAX_TOKENS) or 0,
-    )
+    limit = 0
+    if parsed.max_completion_tokens is not None:
+        limit = _in_bounds("max_completion_tokens", parsed.max_completion_tokens, 1, MAX_TOKENS)
+    if parsed.max_tokens is not None:
+        limit = max(limit, _in_bounds("max_tokens", parsed.max_tokens, 1, MAX_TOKENS))
     options, task_id = parsed.stream_options, parsed.task_id
     return ChatRequest(
         model=parsed.model,
@@ -104,20 +104,30 @@ def parse_request(body: Buffer) -> ChatRequest:
 
 def _refuse_twice(body: Buffer, parsed: _Body) -> None:
     """Refuse a body in which a field that the hold depends on stands twice: readers differ on which one counts."""
-    given = ["model"]
-    given += [name for name in _HELD_FOR if getattr(parsed, name) is not None]
     whole = bytes(body) if isinstance(body, memoryview) else body
-    for name in given:
-        if not stands_once(whole, name):
-            try:
-                find_member(whole, name)
-            except DuplicateMember as exc:
-                message = f"'{name}' stands twice in the body."
-                raise Refusal(ErrorKind.BAD_FIELD, message, param=name) from exc
+    has_escapes = b"\\u00" in whole
+    _refuse_duplicate(whole, "model", has_escapes=has_escapes)
+    if parsed.stream is not None:
+        _refuse_duplicate(whole, "stream", has_escapes=has_escapes)
+    if parsed.max_completion_tokens is not None:
+        _refuse_duplicate(whole, "max_completion_tokens", has_escapes=has_escapes)
+    if parsed.max_tokens is not None:
+        _refuse_duplicate(whole, "max_tokens", has_escapes=has_escapes)
+    if parsed.n is not None:
+        _refuse_duplicate(whole, "n", has_escapes=has_escapes)
 
 
-def _in_bounds(name: str, value: int | None, low: int, high: int) -> int | None:
-    if value is not None and not low <= value <= high:
+def _refuse_duplicate(body: bytes | bytearray, name: str, *, has_escapes: bool) -> None:
+    if not has_escapes and body.count(_IN_QUOTES[name]) <= 1:
+        return  # not even twice anywhere
+    try:
+        find_member(body, name)
+    except DuplicateMember as exc:
+        raise Refusal(ErrorKind.BAD_FIELD, f"'{name}' stands twice in the body.", param=name) from exc
+
+
+def _in_bounds(name: str, value: int, low: int, high: int) -> int:
+    if not low <= value <= high:
         raise Refusal(ErrorKind.BAD_FIELD, f"'{name}' must be between {low} and {high}.", param=name)
     return value
 
@@ -147,8 +157,6 @@ def upstream_body(body: bytes | bytearray, request: ChatRequest, *, upstream_mod
         if upstream_model != request.model:
             _, start, end = _member(body, "model")
             edits.append((start, end, orjson.dumps(upstream_model)))
-        elif not stands_once(body, "model"):
-            _member(body, "model")
         if request.stream and not request.asks_usage:
             if request.has_stream_options:
                 edits.append(_with_usage(body))
