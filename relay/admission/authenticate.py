@@ -5,7 +5,7 @@ refusal of an unknown, revoked or expired key is a 401 without a hint which keys
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from urllib.parse import unquote_to_bytes
 
 from msgspec import Struct
@@ -20,7 +20,6 @@ __all__ = ["Caller", "allow_model", "authenticate", "key_in", "may_use"]
 
 _QUERY_KEY = re.compile(rb"(?:^|&)key=([^&]*)")
 _OTHERS = frozenset({b"x-api-key", b"x-goog-api-key", b"api-key"})
-_HEADERS = _OTHERS | {b"authorization"}
 MAX_KEY_BYTES = 512
 # A process that has just started takes connections at once, and knows everything a moment later.
 START_S = 3.0
@@ -39,32 +38,28 @@ def key_in(headers: Sequence[tuple[bytes, bytes]], query: bytes) -> bytes:
         shown = given.get(b"authorization", b"")
         if shown[:7] in (b"Bearer ", b"bearer ") and 7 < len(shown) <= MAX_KEY_BYTES and shown[7] > 0x20:
             return shown[7:].rstrip()
-    found: bytes | None = None
+    found = set(_keys_in_headers(headers))
+    if b"key=" in query and (match := _QUERY_KEY.search(query)) is not None:
+        found.add(unquote_to_bytes(match.group(1)))
+    found.discard(b"")
+    if len(found) > 1:
+        raise Refusal(ErrorKind.KEYS_DIFFER, "The request carries two different keys. Send one.")
+    if not found:
+        raise Refusal(ErrorKind.NO_KEY, "No key was sent. Send it as 'Authorization: Bearer <key>'.")
+    (key,) = found
+    if len(key) > MAX_KEY_BYTES:
+        raise Refusal(ErrorKind.WRONG_KEY, "This key is not valid.")
+    return key
+
+
+def _keys_in_headers(headers: Sequence[tuple[bytes, bytes]]) -> Iterator[bytes]:
     for name, value in headers:
-        if name not in _HEADERS:
-            continue
         if name == b"authorization":
             scheme, _, shown = value.partition(b" ")
-            if scheme.lower() != b"bearer":
-                continue
-        else:
-            shown = value
-        shown = shown.strip()
-        if not shown:
-            continue
-        if found is not None and found != shown:
-            raise Refusal(ErrorKind.KEYS_DIFFER, "The request carries two different keys. Send one.")
-        found = shown
-    if b"key=" in query and (match := _QUERY_KEY.search(query)) is not None:
-        value = unquote_to_bytes(match.group(1))
-        if value and found is not None and found != value:
-            raise Refusal(ErrorKind.KEYS_DIFFER, "The request carries two different keys. Send one.")
-        found = found or value or None
-    if found is None:
-        raise Refusal(ErrorKind.NO_KEY, "No key was sent. Send it as 'Authorization: Bearer <key>'.")
-    if len(found) > MAX_KEY_BYTES:
-        raise Refusal(ErrorKind.WRONG_KEY, "This key is not valid.")
-    return found
+            if scheme.lower() == b"bearer":
+                yield shown.strip()
+        elif name in _OTHERS:
+            yield value.strip()
 
 
 async def authenticate(value: bytes, loader: SnapshotLoader, peppers: Sequence[bytes], now: float) -> Caller:

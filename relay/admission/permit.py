@@ -217,7 +217,7 @@ class Permits:
         arguments: tuple[int, ...],
         levels: Sequence[LevelLimits] | None = None,
     ) -> Operation:
-        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[object] = self._store.loop.create_future()
         return Operation(letter, call_id, arguments, levels, future)
 
     def _queue(self, organization_id: int, operation: Operation) -> None:

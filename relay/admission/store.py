@@ -49,6 +49,8 @@ _KEEPALIVE_S = 30
 class Store:
     """The multiplexed connection. Made anywhere; `open` and everything else belong to one event loop."""
 
+    loop: asyncio.AbstractEventLoop
+
     def __init__(
         self,
         url: str,
@@ -86,10 +88,10 @@ class Store:
         """Start to keep a connection; returns after the first attempt, whether it succeeded (`connected`) or
         not.
         """
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         tried = asyncio.Event()
         self._is_down = False
-        self._keeper = self._loop.create_task(self._keep(tried), name="limit store")
+        self._keeper = self.loop.create_task(self._keep(tried), name="limit store")
         await tried.wait()
 
     async def wait_connected(self) -> None:
@@ -143,7 +145,7 @@ class Store:
         if len(self._queue) + (len(self._wire.waiting) if self._wire is not None else 0) >= self._max_open:
             slot.fail("the limit store owes too many answers")
             return
-        deadline = self._loop.time() + self._timeout_s
+        deadline = self.loop.time() + self._timeout_s
         self._queue.append(Command(pack(parts), slot, deadline, script))
         if self._timer is None or deadline < self._timer.when():
             self._set_timer(deadline)
@@ -157,7 +159,7 @@ class Store:
     def _schedule_flush(self) -> None:
         if not self._flush_due:
             self._flush_due = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            self.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         composers, self._composers = self._composers, []
@@ -175,7 +177,7 @@ class Store:
         left.
         """
         self._timer = None
-        now = self._loop.time() + _TIMER_SLACK_S
+        now = self.loop.time() + _TIMER_SLACK_S
         waiting = self._wire.waiting if self._wire is not None else ()
         due: list[float] = []
         for command in (*waiting, *self._queue):
@@ -196,13 +198,13 @@ class Store:
     def _set_timer(self, when: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(when, self._check_deadlines)
+        self._timer = self.loop.call_at(when, self._check_deadlines)
 
     async def _keep(self, tried: asyncio.Event) -> None:
         """Connect, and again whenever the connection is lost, until cancelled."""
         pause_s = FIRST_PAUSE_S
         while True:
-            began = self._loop.time()
+            began = self.loop.time()
             try:
                 wire = await self._connect()
             except (OSError, StoreUnavailable, UnicodeError) as exc:
@@ -214,7 +216,7 @@ class Store:
                 await wire.closed.wait()
                 self._wire, self.trouble = None, wire.reason
                 self._is_connected.clear()
-                if self._loop.time() - began > LAST_PAUSE_S:
+                if self.loop.time() - began > LAST_PAUSE_S:
                     pause_s = FIRST_PAUSE_S
                     continue
             await asyncio.sleep(pause_s * random.uniform(1.0, 1.5))
@@ -238,9 +240,9 @@ class Store:
         address = self._address
         async with asyncio.timeout(self._connect_s):
             if address.path:
-                transport, wire = await self._loop.create_unix_connection(Wire, address.path)
+                transport, wire = await self.loop.create_unix_connection(Wire, address.path)
             else:
-                transport, wire = await self._loop.create_connection(
+                transport, wire = await self.loop.create_connection(
                     Wire, address.host, address.port, ssl=self._tls
                 )
                 _keep_alive(transport)
@@ -255,8 +257,8 @@ class Store:
         """Sign in, load the scripts, and find out what would make the counting silently wrong."""
         scripts = [("SCRIPT", "LOAD", script.text) for script in self._scripts]
         greeting = [*_sign_in(self._address), *scripts, ("PING",), ("INFO", "memory")]
-        futures: list[asyncio.Future[object]] = [self._loop.create_future() for _ in greeting]
-        deadline = self._loop.time() + self._connect_s
+        futures: list[asyncio.Future[object]] = [self.loop.create_future() for _ in greeting]
+        deadline = self.loop.time() + self._connect_s
         slots = map(FutureSlot, futures)
         wire.send([Command(pack(parts), slot, deadline) for parts, slot in zip(greeting, slots, strict=True)])
         *answers, memory = await asyncio.gather(*futures, return_exceptions=True)

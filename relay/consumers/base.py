@@ -27,7 +27,8 @@ __all__ = ["HANG_UP", "RelayConsumer", "receive_body"]
 log = logging.getLogger(__name__)
 
 HANG_UP = "yizhan.hang_up"
-"""ASGI extension: a function that takes the callback to be called if the client goes before its answer is complete."""
+"""ASGI extension: a function that takes the callback to be called if the client goes before its answer is complete,
+and returns the task in which the application runs."""
 
 BODY_BYTES = 32 * 1024 * 1024
 BODY_S = 120.0
@@ -121,17 +122,15 @@ class RelayConsumer(AsyncConsumer):
         if watch is None:
             await self._see_through_apart(receive, call, asyncio.create_task(walk))
             return
-        task = asyncio.current_task()
-        assert task is not None
-        calls = self.runtime.calls
-        calls[call.id] = (call, task)
 
         def leave() -> None:
             if not call.is_closed:
                 call.is_gone = True
                 task.cancel()
 
-        watch(leave)
+        task = watch(leave)
+        calls = self.runtime.calls
+        calls[call.id] = (call, task)
         try:
             await walk
         except asyncio.CancelledError:

@@ -111,8 +111,13 @@ class Upstreams:
             head = self._head(prepared, path, stream=stream)
         except ValueError as exc:
             raise UpstreamFailure(ErrorKind.UPSTREAM_UNREACHABLE, BROKE, try_next=True) from exc
-        timeouts = prepared.streaming if stream else prepared.plain
-        exchange = await self.pool.open(prepared.endpoint, head, body, timeouts=timeouts)
+        exchange = await self.pool.open(
+            prepared.endpoint,
+            head,
+            body,
+            timeouts=prepared.streaming if stream else prepared.plain,
+            max_body_bytes=None if stream else PLAIN_BYTES,
+        )
         if exchange.status != 200:
             try:
                 raise await _refusal(exchange)
@@ -204,14 +209,7 @@ async def _not_a_stream(exchange: Exchange, kind: bytes) -> None:
 
 
 async def _whole_answer(exchange: Exchange) -> Plain:
-    parts: list[bytes] = []
-    size = 0
-    while data := await exchange.read():
-        parts.append(data)
-        size += len(data)
-        if size > PLAIN_BYTES:
-            raise UpstreamFailure(ErrorKind.UPSTREAM_GARBAGE, BROKE, try_next=True, http_status=200)
-    body = parts[0] if len(parts) == 1 else b"".join(parts)
+    body = await exchange.read_all()
     done = time.perf_counter()
     try:
         answer = orjson.loads(body)

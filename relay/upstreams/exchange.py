@@ -26,6 +26,9 @@ from relay.upstreams.faults import FaultKind, UpstreamFault
 
 __all__ = ["Body", "Buffer", "Exchange", "Line", "Timeouts"]
 
+# Below what makes a connection stop reading: beyond it the bytes have to be taken to get more of them.
+WHOLE_BYTES = 131_072
+
 Buffer = bytes | bytearray | memoryview
 Body = Sequence[Buffer]
 
@@ -166,6 +169,29 @@ class Exchange:
         except BaseException:
             self.close()
             raise
+
+    async def read_all(self) -> bytes:
+        """The whole body; raises what `read` does. The limit for waiting stays what it was for the headers, so
+        this is for plain answers, which know no other than `total_s`.
+        """
+        if self._decoder is None and not self._given_bytes:
+            # The usual way: the bytes lie there as they came, and only their end is waited for.
+            try:
+                while not (self._has_ended or self._fault is not None or self.unread_bytes > WHOLE_BYTES):
+                    await self.wait()
+            except BaseException:
+                self.close()
+                raise
+            if self._has_ended and self.unread_bytes <= self._max_body_bytes:
+                chunks = self._chunks
+                body = chunks[0] if len(chunks) == 1 else b"".join(chunks)
+                chunks.clear()
+                self.unread_bytes = 0
+                return body
+        parts = []
+        while data := await self.read():
+            parts.append(data)
+        return b"".join(parts)
 
     def expect_within(self, seconds: float, kind: FaultKind, *, each_wait: bool = False) -> None:
         """Set the limit for waiting: `kind` is raised when it passes while somebody waits.
