@@ -23,7 +23,6 @@ ALLOWED_HOSTS = (
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 
 INSTALLED_APPS = [
-    "daphne",
     "gateway",
     "console",
     "relay",
