@@ -16,6 +16,7 @@ import uvicorn
 
 from gateway import env
 from gateway.http_protocol import RelayHttp
+from gateway.start.gate import wait_at
 
 __all__ = ["main"]
 
@@ -53,7 +54,13 @@ def _config(app: Any, **options: Any) -> uvicorn.Config:
     )
 
 
-def _serve_relay(fd: int, console_socket: str) -> None:
+def _pass(gate: int | None) -> None:
+    """Wait at the gate of a start, if there is one. Everything that takes long and needs no server comes before."""
+    if gate is not None and not wait_at(gate):
+        raise SystemExit("the start was given up")
+
+
+def _serve_relay(fd: int, console_socket: str, gate: int | None) -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
     from gateway.relay_asgi import relay_application
     from gateway.relay_config import relay_config
@@ -69,17 +76,19 @@ def _serve_relay(fd: int, console_socket: str) -> None:
         timeout_graceful_shutdown=int(drain_s) + CLOSE_MARGIN_S,
         backlog=2048,
     )
+    config.load()
     listening = socket.socket(fileno=fd)
     listening.setblocking(False)
     # Long-lived objects out of the collector's way, and fewer collections: a pause shows in every stream's p99.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 1_000)
+    _pass(gate)
     _RelayServer(config, runtime, drain_s).run(sockets=[listening])
 
 
-def _serve_console(path: str) -> None:
-    from gateway.console_asgi import application
+def _serve_console(path: str, gate: int | None) -> None:
+    from gateway.console_asgi import application, load_pages
 
     config = _config(
         application,
@@ -89,6 +98,9 @@ def _serve_console(path: str) -> None:
         timeout_graceful_shutdown=10,
     )
     config.lifespan = "off"
+    config.load()
+    load_pages()
+    _pass(gate)
     uvicorn.Server(config).run()
 
 
@@ -101,12 +113,16 @@ def main() -> None:
     relay.add_argument("--console", help="the console's unix socket; CONSOLE_SOCKET if not given")
     console = kinds.add_parser("console")
     console.add_argument("--uds", required=True)
+    for kind in (relay, console):
+        kind.add_argument(
+            "--gate", type=int, help="inherited descriptor: serve only once it is open (`start.gate`)"
+        )
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     if options.kind == "relay":
-        _serve_relay(options.fd, options.console or str(env.console_socket()))
+        _serve_relay(options.fd, options.console or str(env.console_socket()), options.gate)
     else:
-        _serve_console(options.uds)
+        _serve_console(options.uds, options.gate)
 
 
 if __name__ == "__main__":

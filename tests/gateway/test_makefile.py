@@ -56,7 +56,7 @@ def test_a_stop_of_make_stops_everything_in_order(house, to_whole_group):
     wait_until(lambda: "ready: " in house.out.read_text() or make.poll() is not None, 60)
     url = house.out.read_text().partition("ready: ")[2].split()[0]
     assert get(f"{url}/readyz")
-    assert house.commands()[-1] == f"apply {house.root}/manage.py"
+    assert house.commands()[-1] == f"prepare --config {house.root}/manage.py"
     family = [child.pid for child in psutil.Process(make.pid).children(recursive=True)]
     assert len(family) > 6
     if to_whole_group:
