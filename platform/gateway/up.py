@@ -11,7 +11,7 @@ Relay and console are started together with the servers: they load their code me
 
 From then on the supervisor keeps the children running, and starts and stops the practice provider as models
 come and go. A stop (SIGTERM, SIGINT, SIGHUP) goes backwards: relay and console drain, worker and beat finish,
-practice, and the servers last. A second signal shortens the drain.
+practice, and the servers last. A second request to stop, later than `SAME_REQUEST_S`, shortens the drain.
 
 No Django is set up in this process: it has to stay small, single-threaded and without a database of its own.
 Standard output carries the ready line and, on a first start, the login and the key that `seed` made; all else
@@ -47,6 +47,8 @@ from gateway.supervisor import Lifeline, RunFailed, Supervisor, make_lifeline
 
 __all__ = ["add_arguments", "main"]
 
+# A signal to the whole process group arrives twice, once handed on by `make`; a person's second Ctrl-C comes later.
+SAME_REQUEST_S = 0.5
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SERVERS_S = 600.0  # a database that recovers from a crash may take minutes
 _PREPARE_S = 3600.0
@@ -77,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
 def run(options: argparse.Namespace) -> int:
     """`main` after the options are parsed."""
     # A stop before the first child: leave through the `finally`s.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, _leave)
     for name in ("host", "port", "web_workers", "config"):
         value = getattr(options, name)
         if value is not None:
@@ -172,12 +174,13 @@ class _Up:
                 raise end
 
     def _asked_to_stop(self) -> None:
+        now = asyncio.get_running_loop().time()
         if self._asked_at is None:
             _say("stopping")
-            self._asked_at = asyncio.get_running_loop().time()
+            self._asked_at = now
             if self._life is not None:
                 self._life.cancel()
-        else:
+        elif now - self._asked_at >= SAME_REQUEST_S:
             _say("stopping at once")
             self._supervisor.hurry()
 
@@ -322,6 +325,12 @@ class _Up:
             path = self._temporaries.folder("console", None, mode=0o700) / "console.sock"
         path.unlink(missing_ok=True)
         return path
+
+
+def _leave(number: int, _frame: object) -> None:
+    """End before the first child, once: what the `finally`s do must not be cut by the same signal handed on."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(0)
 
 
 def _say(text: str) -> None:

@@ -168,6 +168,23 @@ def test_a_second_request_shortens_the_drain(house):
     assert time.monotonic() - began < 60
 
 
+@pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM)])
+def test_one_request_to_stop_that_arrives_twice_cuts_nobody_off(house, numbers):
+    house.start(WEB_WORKERS="1")
+    url = house.wait_ready()
+    answers = []
+    caller = threading.Thread(target=lambda: answers.append(get(f"{url}/slow/3")))
+    caller.start()
+    _wait_for_call(house)
+    # As a terminal, or `kill -- -GROUP`, with a make above that hands its signal on.
+    for number in numbers:
+        house.process.send_signal(number)
+    assert house.process.wait(60) == 0
+    caller.join()
+    assert len(answers) == 1
+    assert house.err.read_text().splitlines() == ["up: stopping"]
+
+
 def test_nobody_outlives_a_killed_supervisor_and_the_next_start_works(house):
     house.start()
     house.wait_ready()
