@@ -42,7 +42,8 @@ def test_it_works(running):
     assert get(f"{url}/readyz")
     lines = running.out.read_text().splitlines()
     assert lines[0] == f"ready: {url}"
-    assert lines[1].startswith("login: ann@example.com, practice at 2")
+    port = (running.var_dir / "run" / "practice.port").read_text().strip()
+    assert lines[1] == f"login: ann@example.com, practice at {port}"
     assert len(lines) == 2
     assert running.commands() == ["prepare"]
 
