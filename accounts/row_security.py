@@ -5,7 +5,20 @@ role: `relay_owner` (migrations) sees all; `relay_app` sees the rows of `app.org
 names a reason; `relay_ingest` sees what usage ingestion needs. A test compares the schema with this rule.
 """
 
-__all__ = ["enable", "grant_ingest"]
+__all__ = ["UNGUARDED", "enable", "grant_ingest"]
+
+# Tables of an organization's data that miss any part of the wall: a start refuses to go on with one.
+UNGUARDED = """
+    SELECT c.relname FROM pg_class c
+    WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition
+      AND c.relnamespace = 'public'::regnamespace AND c.relowner = 'relay_owner'::regrole
+      AND (c.relname = 'accounts_organization' OR EXISTS (
+        SELECT 1 FROM pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attname = 'organization_id' AND NOT a.attisdropped))
+      AND NOT (c.relrowsecurity AND c.relforcerowsecurity AND EXISTS (
+        SELECT 1 FROM pg_policy p WHERE p.polrelid = c.oid AND 'relay_app'::regrole = ANY(p.polroles)))
+    ORDER BY c.relname
+"""
 
 
 def enable(table: str, *, column: str = "organization_id") -> str:

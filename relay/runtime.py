@@ -19,7 +19,7 @@ from relay.admission.store import Store
 from relay.call import Call
 from relay.metering.estimate import Estimator
 from relay.metering.finish import Books
-from relay.metering.journal import Journal
+from relay.metering.journal import LIMIT_BYTES, Journal
 from relay.metering.shipper import Shipper
 from relay.metering.takeover import take_over
 from relay.state.loader import DatabaseAway, SnapshotLoader
@@ -40,7 +40,10 @@ CLOSE_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class RelayConfig:
-    """`app` and `ingest` are psycopg's connection arguments under these roles; `beat_s`: see `Stations`."""
+    """`app` and `ingest` are psycopg's connection arguments under these roles; `beat_s`: see `Stations`.
+
+    Past `journal_bytes` of records that the database has not taken, calls are refused.
+    """
 
     app: dict[str, str]
     ingest: dict[str, str]
@@ -49,6 +52,7 @@ class RelayConfig:
     peppers: Sequence[bytes]
     field_keys: Sequence[bytes]
     beat_s: float = BEAT_S
+    journal_bytes: float = LIMIT_BYTES
 
 
 class RelayRuntime:
@@ -64,14 +68,14 @@ class RelayRuntime:
         self.calls: dict[str, tuple[Call, asyncio.Task[None]]] = {}
 
     async def start(self) -> None:
-        """Start once, in the running loop. Does not wait for database or store: `is_ready` says when they serve."""
+        """Start once, in the running loop. Does not wait for database or store."""
         if self._starting is None:
             self._starting = asyncio.Lock()
         async with self._starting:
             if self.is_started:
                 return
             config = self._config
-            self.journal = Journal(config.journal_dir)
+            self.journal = Journal(config.journal_dir, limit_bytes=int(config.journal_bytes))
             self.shipper = Shipper(self.journal, config.ingest, config.journal_dir)
             self.loader = SnapshotLoader(config.app, field_keys=config.field_keys)
             self.store = Store(config.limits_url, scripts=PERMIT_SCRIPTS, timeout_s=STORE_S)
@@ -98,14 +102,9 @@ class RelayRuntime:
             self.is_started = True
 
     @property
-    def is_ready(self) -> bool:
-        """Whether calls can be answered: the snapshot is loaded, the limit store answers, the journal takes lines."""
-        return (
-            self.is_started
-            and self.loader.loaded.is_set()
-            and self.store.connected
-            and not self.journal.is_full
-        )
+    def journal_dir(self) -> Path:
+        """Where the journals of all processes of this machine lie."""
+        return self._config.journal_dir
 
     async def drain(self, within_s: float) -> None:
         """Let running calls end by themselves for this long, then end them with the dialect's error event."""

@@ -11,7 +11,7 @@ from channels.routing import URLRouter
 from django.urls import re_path
 
 from gateway.handover import HandOver
-from gateway.health import answer_health
+from gateway.health import Health
 from relay.consumers.openai import OpenAIConsumer
 from relay.consumers.paths import CHAT
 from relay.runtime import RelayRuntime
@@ -28,6 +28,7 @@ def relay_application(runtime: RelayRuntime, console_socket: str) -> App:
     """The application; the caller starts and closes `runtime`."""
     hand_over = HandOver(console_socket)
     openai: App = OpenAIConsumer.as_asgi(runtime=runtime)
+    health = Health(runtime)
     http = URLRouter(
         [
             re_path(RELAY_PATHS, openai),  # type: ignore[arg-type]
@@ -40,7 +41,7 @@ def relay_application(runtime: RelayRuntime, console_socket: str) -> App:
             if scope["path"] == CHAT:  # the usual one, without a copy of the scope
                 await openai(scope, receive, send)
             elif scope["path"] in ("/healthz", "/readyz"):
-                await answer_health(scope["path"], runtime, send)
+                await health.answer(scope["path"], send)
             else:
                 await http(scope, receive, send)
         elif scope["type"] == "websocket":

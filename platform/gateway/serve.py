@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import gc
 import logging
+import math
 import os
 import socket
 from typing import Any
@@ -16,11 +17,17 @@ import uvicorn
 
 from gateway import env
 from gateway.http_protocol import RelayHttp
+from gateway.start.gate import wait_at
 
 __all__ = ["main"]
 
-# After the drain: calls that were ended get their error event, whoever has not sent a whole request is left.
+# After the drain: calls that were ended get their error event and a moment to take it, then whoever has not sent a
+# whole request, or does not read its answer, is left. uvicorn itself would only then cancel what is still there.
 CLOSE_MARGIN_S = 3
+_ABORT_S = 2.0
+_LOOK_S = 0.05
+# No page takes as long, but for a form of which half was sent.
+_PAGE_S = 10
 
 
 class _RelayServer(uvicorn.Server):
@@ -32,9 +39,26 @@ class _RelayServer(uvicorn.Server):
         self._drain_s = drain_s
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        drain = asyncio.create_task(self._runtime.drain(self._drain_s))
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._drain_s
+        leaving = loop.call_at(deadline + _ABORT_S, self._leave)
+        drain = asyncio.create_task(self._drain(deadline))
         await super().shutdown(sockets)
+        leaving.cancel()
         await drain
+
+    async def _drain(self, deadline: float) -> None:
+        """Until the deadline; a body that is still coming in may become a call meanwhile."""
+        loop = asyncio.get_running_loop()
+        while self.server_state.connections and (left := deadline - loop.time()) > 0:
+            await self._runtime.drain(left)
+            await asyncio.sleep(_LOOK_S)
+        await self._runtime.drain(0)
+
+    def _leave(self) -> None:
+        """Part from clients who send or take nothing: their requests see that the connection is gone, and end."""
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
 
 def _config(app: Any, **options: Any) -> uvicorn.Config:
@@ -53,7 +77,13 @@ def _config(app: Any, **options: Any) -> uvicorn.Config:
     )
 
 
-def _serve_relay(fd: int, console_socket: str) -> None:
+def _pass(gate: int | None) -> None:
+    """Wait at the gate of a start, if there is one. Everything that takes long and needs no server comes before."""
+    if gate is not None and not wait_at(gate):
+        raise SystemExit("the start was given up")
+
+
+def _serve_relay(fd: int, console_socket: str, gate: int | None) -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gateway.settings")
     from gateway.relay_asgi import relay_application
     from gateway.relay_config import relay_config
@@ -66,29 +96,34 @@ def _serve_relay(fd: int, console_socket: str) -> None:
         relay_application(runtime, console_socket),
         proxy_headers=bool(trusted),
         forwarded_allow_ips=trusted,
-        timeout_graceful_shutdown=int(drain_s) + CLOSE_MARGIN_S,
+        timeout_graceful_shutdown=math.ceil(drain_s) + CLOSE_MARGIN_S,
         backlog=2048,
     )
+    config.load()
     listening = socket.socket(fileno=fd)
     listening.setblocking(False)
     # Long-lived objects out of the collector's way, and fewer collections: a pause shows in every stream's p99.
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 1_000)
+    _pass(gate)
     _RelayServer(config, runtime, drain_s).run(sockets=[listening])
 
 
-def _serve_console(path: str) -> None:
-    from gateway.console_asgi import application
+def _serve_console(path: str, gate: int | None) -> None:
+    from gateway.console_asgi import application, load_pages
 
     config = _config(
         application,
         uds=path,
         proxy_headers=True,
         forwarded_allow_ips="*",
-        timeout_graceful_shutdown=10,
+        timeout_graceful_shutdown=min(_PAGE_S, math.ceil(env.drain_s()) + CLOSE_MARGIN_S),
     )
     config.lifespan = "off"
+    config.load()
+    load_pages()
+    _pass(gate)
     uvicorn.Server(config).run()
 
 
@@ -101,12 +136,16 @@ def main() -> None:
     relay.add_argument("--console", help="the console's unix socket; CONSOLE_SOCKET if not given")
     console = kinds.add_parser("console")
     console.add_argument("--uds", required=True)
+    for kind in (relay, console):
+        kind.add_argument(
+            "--gate", type=int, help="inherited descriptor: serve only once it is open (`start.gate`)"
+        )
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     if options.kind == "relay":
-        _serve_relay(options.fd, options.console or str(env.console_socket()))
+        _serve_relay(options.fd, options.console or str(env.console_socket()), options.gate)
     else:
-        _serve_console(options.uds)
+        _serve_console(options.uds, options.gate)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Django's settings, read from the environment through `gateway.env` only."""
 
+import hashlib
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -23,7 +24,6 @@ ALLOWED_HOSTS = (
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 
 INSTALLED_APPS = [
-    "daphne",
     "gateway",
     "console",
     "relay",
@@ -98,6 +98,10 @@ ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_ADAPTER = "console.sign_in.ConsoleAccountAdapter"
 
+# Cookies know no ports: beside another installation on the same host name, each needs names of its own.
+_instance = hashlib.blake2s(b"cookies:" + SECRET_KEY.encode(), digest_size=4).hexdigest()
+SESSION_COOKIE_NAME = f"sessionid_{_instance}"
+CSRF_COOKIE_NAME = f"csrftoken_{_instance}"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = PUBLIC_URL.startswith("https://")
 SESSION_COOKIE_HTTPONLY = True
 SECURE_CONTENT_TYPE_NOSNIFF = True

@@ -3,11 +3,15 @@
 THE ORDER OF A START (each step is a station of its own, see `gateway.start` and `gateway.embedded`):
 
     environment checked -> VAR_DIR locked -> socket bound -> embedded servers, where no URL is given -> roles
-    -> migrate -> seed -> apply CONFIG -> relay, console, practice -> they answer -> worker, beat -> ``ready: URL``
+    -> prepare: migrate, seed, apply CONFIG -> gate open -> relay, console, practice answer -> worker, beat
+    -> ``ready: URL``
+
+Relay and console are started together with the servers: they load their code meanwhile, and wait at the gate
+(`gateway.start.gate`), so that none serves before the schema is right.
 
 From then on the supervisor keeps the children running, and starts and stops the practice provider as models
 come and go. A stop (SIGTERM, SIGINT, SIGHUP) goes backwards: relay and console drain, worker and beat finish,
-practice, and the servers last. A second signal shortens the drain.
+practice, and the servers last. A second request to stop, later than `SAME_REQUEST_S`, shortens the drain.
 
 No Django is set up in this process: it has to stay small, single-threaded and without a database of its own.
 Standard output carries the ready line and, on a first start, the login and the key that `seed` made; all else
@@ -35,16 +39,19 @@ from gateway.embedded.roles import RolesError, RolesMissing
 from gateway.secret_store import write_private
 from gateway.start.children import SERVER_STAGE, House, child_environment, manage
 from gateway.start.database import see_to_roles, wait_for_database, wait_for_redis
+from gateway.start.gate import Gate
 from gateway.start.listen import host_header, listen, local_address, url_host
 from gateway.start.practice import PracticeWatch, choose_port
 from gateway.start.probe import is_page, is_ready
-from gateway.supervisor import ChildSpec, Lifeline, RunFailed, Supervisor, make_lifeline
+from gateway.supervisor import Lifeline, RunFailed, Supervisor, make_lifeline
 
 __all__ = ["add_arguments", "main"]
 
+# A signal to the whole process group arrives twice, once handed on by `make`; a person's second Ctrl-C comes later.
+SAME_REQUEST_S = 0.5
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SERVERS_S = 600.0  # a database that recovers from a crash may take minutes
-_MIGRATE_S = 3600.0
-_SETUP_S = 600.0
+_PREPARE_S = 3600.0
 _READY_S = 180.0
 _PRACTICE_S = 3.0
 _LOOK_S = 0.1
@@ -72,7 +79,7 @@ def main(argv: Sequence[str]) -> int:
 def run(options: argparse.Namespace) -> int:
     """`main` after the options are parsed."""
     # A stop before the first child: leave through the `finally`s.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, _leave)
     for name in ("host", "port", "web_workers", "config"):
         value = getattr(options, name)
         if value is not None:
@@ -111,7 +118,8 @@ class _Up:
         self._postgres: Postgres | None = None
         self._valkey: Valkey | None = None
         self._life: asyncio.Task[None] | None = None
-        self._is_stopping = False
+        self._gate = Gate()
+        self._asked_at: float | None = None
         self._setup_output: list[str] = []
 
     def run(self) -> int:
@@ -121,6 +129,7 @@ class _Up:
             self._prepare_servers()
             asyncio.run(self._run())
         finally:
+            self._gate.close()
             self._print_setup_output()
             (self._run_dir / "servers.json").unlink(missing_ok=True)
             self._temporaries.remove()
@@ -144,7 +153,7 @@ class _Up:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in _STOP_SIGNALS:
             # nohup: whoever had it ignored wants us to survive the terminal.
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
                 loop.add_signal_handler(number, self._asked_to_stop)
@@ -153,7 +162,7 @@ class _Up:
         try:
             await asyncio.wait({keeping, self._life}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            self._is_stopping = True
+            self._asked_at = self._asked_at or loop.time()
             for task in (keeping, self._life):
                 task.cancel()
             ends = await asyncio.gather(keeping, self._life, return_exceptions=True)
@@ -165,23 +174,46 @@ class _Up:
                 raise end
 
     def _asked_to_stop(self) -> None:
-        if self._is_stopping:
-            _say("stopping at once")
-            self._supervisor.hurry()
-        else:
+        now = asyncio.get_running_loop().time()
+        if self._asked_at is None:
             _say("stopping")
-            self._is_stopping = True
+            self._asked_at = now
             if self._life is not None:
                 self._life.cancel()
+        elif now - self._asked_at >= SAME_REQUEST_S:
+            _say("stopping at once")
+            self._supervisor.hurry()
 
     async def _live(self) -> None:
         """The start, and then the watch over the practice provider until cancelled."""
-        urls = await self._start_servers()
+        embedded = [server for server in (self._postgres, self._valkey) if server is not None]
+        for server in embedded:
+            self._supervisor.add(server.spec(SERVER_STAGE))
+        servers = self._supervisor.names()
+        urls = self._urls()
+        practice_port = choose_port(self._run_dir)
+        uds = self._console_socket()
+        house = self._house(urls, uds, practice_port)
+        self._add_web(house, uds)
+        await self._servers_answer(servers, urls)
         see_to_roles(urls["DATABASE_URL"])
         self._write_servers_file(urls)
         self._warn_of_generated_secrets()
-        practice_port = choose_port(self._run_dir)
-        uds = self._console_socket()
+        await self._prepare(house)
+        self._gate.open()
+        async with contextlib.aclosing(PracticeWatch(urls["DATABASE_URL"])) as watch:
+            wanted = env.practice_allowed() and bool(await watch.is_wanted())
+            self._supervisor.add(house.practice(practice_port), wanted=wanted)
+            names = [name for name in self._supervisor.names() if wanted or name != "practice"]
+            await self._all_answer(names)
+            # Last: while they load, they would take the processor from those a person waits for.
+            self._supervisor.add(house.worker())
+            self._supervisor.add(house.beat())
+            _tell(f"ready: {env.public_url() or self._own_url()}\n")
+            self._print_setup_output()
+            await self._watch_practice(watch)
+
+    def _house(self, urls: dict[str, str], uds: Path, practice_port: int) -> House:
         given = {
             **urls,
             "HOST": env.host(),
@@ -191,39 +223,25 @@ class _Up:
             "CONSOLE_SOCKET": str(uds),
             "PRACTICE_PORT": str(practice_port),
         }
-        house = House(
-            child_environment(os.environ, given, self._root), self._root, self._run_dir, env.drain_s()
-        )
-        await self._set_up(house)
-        async with contextlib.aclosing(PracticeWatch(urls["DATABASE_URL"])) as watch:
-            wanted = env.practice_allowed() and bool(await watch.is_wanted())
-            self._supervisor.add(house.practice(practice_port), wanted=wanted)
-            await self._start_children(house, uds, *(["practice"] if wanted else []))
-            # Last: while they load, they would take the processor from those a person waits for.
-            self._supervisor.add(house.worker())
-            self._supervisor.add(house.beat())
-            _tell(f"ready: {env.public_url() or self._own_url()}\n")
-            self._print_setup_output()
-            await self._watch_practice(watch)
+        environment = child_environment(os.environ, given, self._root)
+        return House(environment, self._root, self._run_dir, env.drain_s(), self._gate.handle)
 
-    async def _start_servers(self) -> dict[str, str]:
-        """Embedded servers that answer, or given ones that do; the URLs of both."""
-        embedded = [server for server in (self._postgres, self._valkey) if server is not None]
-        for server in embedded:
-            self._supervisor.add(server.spec(SERVER_STAGE))
-        await self._supervisor.wait_ready(*self._supervisor.names(), timeout_s=_SERVERS_S)
+    def _urls(self) -> dict[str, str]:
+        """Where the servers are, or will be in a moment."""
+        return {
+            "DATABASE_URL": env.database_url() if self._postgres is None else self._postgres.url(),
+            "REDIS_URL": env.redis_url() if self._valkey is None else self._valkey.url(),
+        }
+
+    async def _servers_answer(self, embedded: Sequence[str], urls: dict[str, str]) -> None:
+        """Return once both servers answer: embedded ones, of these names, or given ones."""
+        await self._supervisor.wait_ready(*embedded, timeout_s=_SERVERS_S)
         if self._postgres is not None:
             self._postgres.ensure_database()
-            database_url = self._postgres.url()
         else:
-            database_url = env.database_url()
-            await wait_for_database(database_url, _say)
-        if self._valkey is not None:
-            redis_url = self._valkey.url()
-        else:
-            redis_url = env.redis_url()
-            await wait_for_redis(redis_url, _say)
-        return {"DATABASE_URL": database_url, "REDIS_URL": redis_url}
+            await wait_for_database(urls["DATABASE_URL"], _say)
+        if self._valkey is None:
+            await wait_for_redis(urls["REDIS_URL"], _say)
 
     def _write_servers_file(self, urls: dict[str, str]) -> None:
         """Tell other commands of this machine where the embedded servers are."""
@@ -242,24 +260,16 @@ class _Up:
                 " give all machines of this installation the same"
             )
 
-    async def _set_up(self, house: House) -> None:
+    async def _prepare(self, house: House) -> None:
         """Bring the database to the state this version and the configuration ask for."""
-        await self._once(manage("migrate", "--no-input", env=house.env, root=self._root), _MIGRATE_S)
-        await self._once(manage("seed", env=house.env, root=self._root), _SETUP_S, shown=True)
         config = env.config_file()
-        if config is not None:
-            spec = manage("apply", str(config), env=house.env, root=self._root)
-            await self._once(spec, _SETUP_S, shown=True)
-
-    async def _once(self, spec: ChildSpec, timeout_s: float, *, shown: bool = False) -> None:
-        """Run a command. What is shown may hold a password that is told once: it is not kept in a log."""
-        if not shown:
-            await self._supervisor.run(spec, timeout_s=timeout_s)
-            return
-        # A file without a name: an end of this process takes it away.
+        words = ("prepare", *(["--config", str(config)] if config is not None else []))
+        # What it says may hold a password that is told once, so it is kept in no log: an end of this process takes
+        # a file without a name away.
         with tempfile.TemporaryFile() as output:
             try:
-                await self._supervisor.run(spec, timeout_s=timeout_s, stdout=output)
+                spec = manage(*words, env=house.env, root=self._root)
+                await self._supervisor.run(spec, timeout_s=_PREPARE_S, stdout=output)
             finally:
                 output.seek(0)
                 self._setup_output.append(output.read().decode(errors="replace"))
@@ -269,11 +279,9 @@ class _Up:
         _tell("".join(self._setup_output))
         self._setup_output.clear()
 
-    async def _start_children(self, house: House, uds: Path, *others: str) -> None:
-        """Start what serves and works; return when a person could sign in, and `others` answer too."""
-        place = local_address(self._listener)
-        public = (env.public_url() or "").partition("://")[2]
-        host = public or host_header(env.host(), place[1])
+    def _add_web(self, house: House, uds: Path) -> None:
+        """Start relay and console, which wait at the gate."""
+        place, host = local_address(self._listener), self._host_header()
 
         async def relay_ready() -> bool:
             return await is_ready(place, host)
@@ -281,15 +289,17 @@ class _Up:
         async def console_ready() -> bool:
             return await is_ready(uds, host)
 
+        self._supervisor.add(house.console(uds, console_ready))
         for number in range(1, env.web_workers() + 1):
             self._supervisor.add(house.relay(number, self._listener.fileno(), relay_ready))
-        self._supervisor.add(house.console(uds, console_ready))
-        names = [name for name in self._supervisor.names() if name != "practice"]
-        await self._supervisor.wait_ready(*names, *others, timeout_s=_READY_S)
+
+    async def _all_answer(self, names: Sequence[str]) -> None:
+        """Return when these children are ready and a person could sign in."""
+        await self._supervisor.wait_ready(*names, timeout_s=_READY_S)
         try:
             async with asyncio.timeout(_READY_S):
                 while True:
-                    if await is_page(place, "/sign-in/", host):
+                    if await is_page(local_address(self._listener), "/sign-in/", self._host_header()):
                         return
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError as exc:
@@ -302,6 +312,10 @@ class _Up:
                 self._supervisor.want("practice", wanted)
             await asyncio.sleep(_PRACTICE_S)
 
+    def _host_header(self) -> str:
+        public = (env.public_url() or "").partition("://")[2]
+        return public or host_header(env.host(), local_address(self._listener)[1])
+
     def _own_url(self) -> str:
         return f"http://{url_host(env.host())}:{self._listener.getsockname()[1]}"
 
@@ -311,6 +325,12 @@ class _Up:
             path = self._temporaries.folder("console", None, mode=0o700) / "console.sock"
         path.unlink(missing_ok=True)
         return path
+
+
+def _leave(number: int, _frame: object) -> None:
+    """End before the first child, once: what the `finally`s do must not be cut by the same signal handed on."""
+    signal.signal(number, signal.SIG_IGN)
+    sys.exit(0)
 
 
 def _say(text: str) -> None:

@@ -5,6 +5,8 @@ from django.urls import URLPattern, URLResolver, include, path
 
 from console import health
 
+handler400 = "gateway.hosts.bad_request"
+
 urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", health.live, name="healthz"),
     path("readyz", health.ready, name="readyz"),

@@ -23,7 +23,7 @@ import msgspec
 from billing.fitting import encode_record
 from billing.records import CallRecord
 
-__all__ = ["Journal", "JournalFull", "OpenLine", "read_segment"]
+__all__ = ["LIMIT_BYTES", "Journal", "JournalFull", "OpenLine", "read_segment"]
 
 log = logging.getLogger(__name__)
 

@@ -1,12 +1,14 @@
 """A TCP proxy that can go away and come back: what a test puts in front of a database or a store."""
 
 import contextlib
+import os
 import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
-__all__ = ["TcpProxy", "running_proxy"]
+__all__ = ["TcpProxy", "database_socket", "database_through", "running_proxy"]
 
 
 class TcpProxy:
@@ -81,3 +83,16 @@ def running_proxy(target: tuple[str, int] | Path) -> Iterator[TcpProxy]:
         yield proxy
     finally:
         proxy.close()
+
+
+def database_socket() -> Path:
+    """The socket of the session's PostgreSQL."""
+    host = parse_qs(urlsplit(os.environ["DATABASE_URL"]).query)
+    return Path(host["host"][0]) / f".s.PGSQL.{host['port'][0]}"
+
+
+def database_through(proxy: TcpProxy) -> str:
+    """The address of the database by way of a proxy to that socket."""
+    parts = urlsplit(os.environ["DATABASE_URL"])
+    query = urlencode({"host": "127.0.0.1", "port": str(proxy.port)})
+    return urlunsplit(parts._replace(query=query))

@@ -1,4 +1,4 @@
-"""Folders and environments for tests that run real processes."""
+"""Folders and environments for tests that run real processes, and a site for those that apply files to it."""
 
 import shutil
 from collections.abc import Iterator
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from accounts import scope
 from gateway.secret_store import SECRET_NAMES
+from tests.gateway.declared_sites import Site
 from tests.gateway.processes import make_place
 
 VARIABLES = (
@@ -32,3 +34,11 @@ def bare_env(monkeypatch: pytest.MonkeyPatch, place: Path) -> pytest.MonkeyPatch
         monkeypatch.delenv(f"{name}_FILE", raising=False)
     monkeypatch.setenv("VAR_DIR", str(place))
     return monkeypatch
+
+
+@pytest.fixture
+def site(db: None, tmp_path: Path, settings) -> Iterator[Site]:
+    """Whoever applies files; such tests look at all organizations at once."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # quick
+    with scope.site("test"):
+        yield Site(tmp_path)

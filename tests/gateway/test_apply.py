@@ -1,92 +1,19 @@
-"""Bringing the database to what a file declares, on PostgreSQL."""
+"""Bringing the database to what a file declares, on PostgreSQL: upstreams, models, prices, organizations."""
 
 import io
-from pathlib import Path
 
 import pytest
 from django.conf import settings as site_settings
 from django.core.management import call_command
 
-from accounts import scope
 from accounts.keys import fingerprint
-from accounts.models import Key, Member, Organization, User
-from accounts.permissions import SYSTEM
-from accounts.services.keys import revoke_key
-from billing.models import Account, LedgerEntry, Price
+from accounts.models import Organization, User
+from billing.models import Price
 from relay.models import Change, Model, Route, Upstream
 from relay.services.upstreams import terms_of
+from tests.gateway.declared_sites import FILE, KEY, Site, key_named, wallet
 
 pytestmark = pytest.mark.django_db
-
-KEY = "sk-yz-test-0000000000000000000000000000000000000000"
-OTHER_KEY = "sk-yz-test-1111111111111111111111111111111111111111"
-FILE = """
-upstreams:
-  - name: kimi-a
-    protocol: openai
-    base_url: http://127.0.0.1:9100/v1
-    credential: sk-kimi-secret
-    allow_private: true
-models:
-  - name: kimi-k2
-    aliases: [moonshot-auto]
-    price: {currency: CNY, input: "4.00", output: "16.00", discount: "0.85"}
-    routes:
-      - {upstream: kimi-a, upstream_model: kimi-k2-0905}
-organizations:
-  - name: acme
-    title: Acme Ltd
-    balance: {CNY: "100.00"}
-    limits: {rpm: 100}
-    members:
-      - {email: ann@acme.example, role: owner, password: pa55word}
-    keys:
-      - {name: ci, value: VALUE, member: ann@acme.example, models: [kimi-k2], limits: {rpm: 600}}
-      - {name: laptop}
-""".replace("VALUE", KEY)
-
-
-class Site:
-    """Applies files and says what was printed."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "site.yaml"
-
-    def apply(self, text: str, **options: bool) -> list[str]:
-        self.path.write_text(text)
-        out = io.StringIO()
-        call_command("apply", str(self.path), stdout=out, stderr=io.StringIO(), **options)
-        return out.getvalue().splitlines()
-
-    def refuse(self, text: str) -> str:
-        self.path.write_text(text)
-        err = io.StringIO()
-        with pytest.raises(SystemExit) as caught:
-            call_command("apply", str(self.path), stdout=io.StringIO(), stderr=err)
-        assert caught.value.code == 1
-        return err.getvalue()
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Site:
-    return Site(tmp_path)
-
-
-@pytest.fixture(autouse=True)
-def everything(db: None, settings):
-    """Tests look at all organizations at once."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # quick
-    with scope.site("test"):
-        yield
-
-
-def key_named(name: str) -> Key:
-    return Key.objects.get(name=name, revoked_at=None)
-
-
-def wallet(organization: str) -> int:
-    entries = LedgerEntry.objects.filter(organization__name=organization, account=Account.WALLET)
-    return sum(entry.amount_nano for entry in entries)
 
 
 def test_it_makes_what_is_declared(site: Site) -> None:
@@ -129,14 +56,6 @@ def test_a_second_time_there_is_nothing_to_change(site: Site) -> None:
     assert site.apply(FILE) == ["nothing to change"]
     assert site.apply(FILE, prune=True) == ["nothing to change"]
     assert Change.objects.count() == changes
-
-
-def test_a_generated_key_is_printed_once_and_kept_as_a_fingerprint(site: Site) -> None:
-    shown = [line for line in site.apply(FILE) if line.startswith("key laptop of acme, shown this once: ")]
-    clear = shown[0].rpartition(" ")[2]
-    assert clear.startswith("sk-yz-")
-    assert bytes(key_named("laptop").fingerprint) == fingerprint(clear.encode(), site_settings.KEY_PEPPERS[0])
-    assert clear not in "\n".join(site.apply(FILE))
 
 
 def test_nothing_secret_is_printed(site: Site) -> None:
@@ -267,133 +186,6 @@ def test_limits_come_and_go(site: Site) -> None:
     assert site.apply(FILE.replace("    limits: {rpm: 100}\n", "")) == ["~ organization acme: limits"]
     acme.refresh_from_db()
     assert (acme.rpm, acme.concurrency, acme.budget_nano) == (None, None, None)
-
-
-def test_a_password_is_set_for_new_people_only(site: Site) -> None:
-    site.apply(FILE)
-    ann = User.objects.get()
-    ann.set_password("her own")
-    ann.save()
-    assert site.apply(FILE) == ["nothing to change"]
-    ann.refresh_from_db()
-    assert ann.check_password("her own")
-
-
-def test_a_role_changes(site: Site) -> None:
-    site.apply(FILE)
-    assert site.apply(FILE.replace("role: owner", "role: finance")) == [
-        "~ member ann@acme.example of acme: finance"
-    ]
-
-
-def test_a_keys_terms_change_and_its_end_stays_as_a_person_set_it(site: Site) -> None:
-    from django.utils import timezone
-
-    site.apply(FILE)
-    end = timezone.now()
-    Key.objects.filter(name="ci").update(expires_at=end)
-    changed = FILE.replace("models: [kimi-k2], limits: {rpm: 600}", "scopes: [call, operate]")
-    assert site.apply(changed) == ["~ key ci of acme: allowed_models, limits, scopes"]
-    ci = key_named("ci")
-    assert (ci.allowed_models, ci.rpm, ci.scopes, ci.expires_at) == (None, None, ["call", "operate"], end)
-
-
-def test_another_value_replaces_a_fixed_key(site: Site) -> None:
-    site.apply(FILE)
-    old = key_named("ci")
-    lines = site.apply(FILE.replace(KEY, OTHER_KEY))
-    assert lines == ["- key ci of acme (revoked: it has another value now)", "+ key ci of acme"]
-    old.refresh_from_db()
-    assert old.revoked_at is not None
-    assert key_named("ci").pk != old.pk
-
-
-def test_a_fixed_key_keeps_its_row_when_its_name_changes(site: Site) -> None:
-    site.apply(FILE)
-    before = key_named("ci")
-    assert site.apply(FILE.replace("name: ci", "name: build")) == ["~ key build of acme: name"]
-    assert key_named("build").pk == before.pk
-
-
-def test_two_fixed_keys_can_swap_their_names(site: Site) -> None:
-    two = FILE.replace("      - {name: laptop}", f"      - {{name: laptop, value: {OTHER_KEY}}}")
-    site.apply(two)
-    site.apply(
-        two.replace("name: ci", "name: x")
-        .replace("name: laptop", "name: ci")
-        .replace("name: x", "name: laptop")
-    )
-    assert bytes(key_named("laptop").fingerprint) == fingerprint(KEY.encode(), site_settings.KEY_PEPPERS[0])
-    assert bytes(key_named("ci").fingerprint) == fingerprint(OTHER_KEY.encode(), site_settings.KEY_PEPPERS[0])
-
-
-def test_another_organizations_key_value_is_refused_without_showing_it(site: Site) -> None:
-    site.apply(FILE)
-    shown = site.refuse(f"organizations:\n  - name: other\n    keys: [{{name: a, value: {KEY}}}]\n")
-    assert "site.yaml:3: organizations[0].keys[0].value" in shown
-    assert KEY not in shown
-
-
-def test_a_key_that_a_person_revoked_stays_dead(site: Site) -> None:
-    site.apply(FILE)
-    revoke_key(acting=SYSTEM, key=key_named("ci"), reason="leaked")
-    lines = site.apply(FILE)
-    assert "was revoked and stays so" in lines[0]
-    assert not Key.objects.filter(name="ci", revoked_at=None).exists()
-
-
-def test_a_key_for_a_model_that_is_not_there_gets_a_note(site: Site) -> None:
-    lines = site.apply(FILE.replace("models: [kimi-k2]", "models: [kimi-k3, moonshot-auto]"))
-    notes = [line for line in lines if line.startswith("note: ")]
-    assert "there is no model 'kimi-k3'" in notes[0]
-    assert "'moonshot-auto' is an alias: name the model itself, 'kimi-k2'" in notes[1]
-
-
-def test_without_prune_nothing_that_is_not_named_is_touched(site: Site) -> None:
-    site.apply(FILE)
-    assert site.apply("upstreams: []\nmodels: []\norganizations: []\n") == ["nothing to change"]
-    assert key_named("ci").organization.enabled
-
-
-def test_prune_revokes_and_switches_off_what_is_not_named(site: Site) -> None:
-    site.apply(FILE)
-    less = FILE.replace("      - {name: laptop}\n", "")
-    assert site.apply(less, prune=True) == ["- key laptop of acme (revoked)"]
-    nobody = less.replace("member: ann@acme.example, ", "").replace(
-        "      - {email: ann@acme.example, role: owner, password: pa55word}\n",
-        "      - {email: bob@acme.example, role: owner}\n",
-    )
-    assert "- member ann@acme.example of acme (switched off)" in site.apply(nobody, prune=True)
-    assert not Member.objects.filter(user__email="ann@acme.example").exists()
-    assert Member.with_disabled.filter(user__email="ann@acme.example").exists()
-    assert site.apply("upstreams: []\nmodels: []\norganizations: []\n", prune=True) == [
-        "- upstream kimi-a (switched off)",
-        "- model kimi-k2 (switched off)",
-        "- key ci of acme (revoked)",
-        "- organization acme (switched off)",
-    ]
-    assert not Upstream.objects.get().enabled
-    assert not Model.objects.get().enabled
-
-
-def test_what_was_pruned_comes_back_when_it_is_named_again(site: Site) -> None:
-    site.apply(FILE)
-    ann = Member.objects.get()
-    ci = key_named("ci")
-    site.apply("upstreams: []\nmodels: []\norganizations: []\n", prune=True)
-    lines = site.apply(FILE)
-    assert "~ upstream kimi-a: enabled" in lines
-    assert "~ model kimi-k2: enabled" in lines
-    assert "~ organization acme: switched on" in lines
-    assert "~ key ci of acme: restored" in lines
-    assert (key_named("ci").pk, Member.objects.get().pk) == (ci.pk, ann.pk)
-    assert wallet("acme") == 100 * 10**9
-
-
-def test_prune_leaves_alone_what_has_no_section_in_the_file(site: Site) -> None:
-    site.apply(FILE)
-    only_upstreams = FILE[: FILE.index("models:")]
-    assert site.apply(only_upstreams, prune=True) == ["nothing to change"]
 
 
 def test_a_file_that_is_not_there_is_an_error_of_one_line(

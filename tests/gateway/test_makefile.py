@@ -49,23 +49,31 @@ def _make(house: House, *arguments: str, **more) -> subprocess.Popen[bytes]:
     return house.process
 
 
-@pytest.mark.parametrize("to_whole_group", [False, True], ids=["SIGTERM to make", "Ctrl-C in a terminal"])
-def test_a_stop_of_make_stops_everything_in_order(house, to_whole_group):
+@pytest.mark.parametrize(
+    ("send", "number"),
+    [
+        (os.kill, signal.SIGTERM),
+        (os.killpg, signal.SIGINT),
+        # make hands its own on: the supervisor gets two.
+        (os.killpg, signal.SIGTERM),
+    ],
+    ids=["SIGTERM to make", "Ctrl-C in a terminal", "SIGTERM to the whole group"],
+)
+def test_a_stop_of_make_stops_everything_in_order(house, send, number):
     variables = ("PORT=0", f"VAR_DIR={house.var_dir}", "WEB_WORKERS=1", f"CONFIG={house.root}/manage.py")
     make = _make(house, "run", *variables, start_new_session=True)
     wait_until(lambda: "ready: " in house.out.read_text() or make.poll() is not None, 60)
     url = house.out.read_text().partition("ready: ")[2].split()[0]
     assert get(f"{url}/readyz")
-    assert house.commands()[-1] == f"apply {house.root}/manage.py"
+    assert house.commands()[-1] == f"prepare --config {house.root}/manage.py"
     family = [child.pid for child in psutil.Process(make.pid).children(recursive=True)]
     assert len(family) > 6
-    if to_whole_group:
-        os.killpg(make.pid, signal.SIGINT)
-    else:
-        make.send_signal(signal.SIGTERM)
+    send(make.pid, number)
     make.wait(60)
     wait_until(lambda: not any(lives(pid) for pid in family), 60)
-    assert "did not end in time" not in house.err.read_text()
+    assert house.err.read_text().splitlines().count("up: stopping") == 1
+    for words in ("did not end in time", "stopping at once"):
+        assert words not in house.err.read_text()
     assert not (house.var_dir / "run" / "servers.json").exists()
     assert not (house.var_dir / "pg" / "data" / "postmaster.pid").exists()
 

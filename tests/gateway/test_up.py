@@ -42,9 +42,10 @@ def test_it_works(running):
     assert get(f"{url}/readyz")
     lines = running.out.read_text().splitlines()
     assert lines[0] == f"ready: {url}"
-    assert lines[1].startswith("login: ann@example.com, practice at 2")
+    port = (running.var_dir / "run" / "practice.port").read_text().strip()
+    assert lines[1] == f"login: ann@example.com, practice at {port}"
     assert len(lines) == 2
-    assert running.commands() == ["migrate --no-input", "seed"]
+    assert running.commands() == ["prepare"]
 
 
 def test_everything_runs_once_and_relays_as_often_as_asked(running):
@@ -157,9 +158,32 @@ def test_a_second_request_shortens_the_drain(house):
     began = time.monotonic()
     house.process.send_signal(signal.SIGINT)
     wait_until(lambda: "stopping" in house.err.read_text())
-    assert house.end(signal.SIGINT) == 0
+
+    def asked_again() -> bool:
+        house.process.send_signal(signal.SIGINT)
+        return "stopping at once" in house.err.read_text()
+
+    wait_until(asked_again)
+    assert house.process.wait(60) == 0
     caller.join()
     assert time.monotonic() - began < 60
+
+
+@pytest.mark.parametrize("numbers", [(signal.SIGTERM, signal.SIGTERM), (signal.SIGINT, signal.SIGTERM)])
+def test_one_request_to_stop_that_arrives_twice_cuts_nobody_off(house, numbers):
+    house.start(WEB_WORKERS="1")
+    url = house.wait_ready()
+    answers = []
+    caller = threading.Thread(target=lambda: answers.append(get(f"{url}/slow/3")))
+    caller.start()
+    _wait_for_call(house)
+    # As a terminal, or `kill -- -GROUP`, with a make above that hands its signal on.
+    for number in numbers:
+        house.process.send_signal(number)
+    assert house.process.wait(60) == 0
+    caller.join()
+    assert len(answers) == 1
+    assert house.err.read_text().splitlines() == ["up: stopping"]
 
 
 def test_nobody_outlives_a_killed_supervisor_and_the_next_start_works(house):
@@ -189,6 +213,43 @@ def test_a_start_that_fails_says_why_and_stops_what_it_started(house):
     assert not (house.var_dir / "pg" / "data" / "postmaster.pid").exists()
 
 
+def test_nobody_serves_before_the_database_is_prepared(house):
+    house.var_dir.mkdir()
+    hold = house.var_dir / "slow-prepare"
+    hold.touch()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    house.start(PORT=str(port), WEB_WORKERS="1")
+    logs = [house.var_dir / "log" / name for name in ("relay-1.log", "console.log")]
+    wait_until(lambda: all(log.exists() and "at the gate" in log.read_text() for log in logs), 60)
+    with pytest.raises(httpx.ReadTimeout):
+        get(f"http://127.0.0.1:{port}/", timeout_s=0.5)
+    assert not (house.var_dir / "run" / "console.sock").exists()
+    # One that is started again waits as well.
+    first = house.pids("gateway.serve relay")[0]
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: house.pids("gateway.serve relay") not in ([], [first]))
+    wait_until(lambda: logs[0].read_text().count("at the gate") == 2)
+    assert "ready: " not in house.out.read_text()
+    hold.unlink()
+    house.wait_ready()
+    assert get(f"http://127.0.0.1:{port}/readyz")
+    assert house.end() == 0
+
+
+def test_a_stop_while_the_database_is_prepared_ends_everybody(house):
+    house.var_dir.mkdir()
+    (house.var_dir / "slow-prepare").touch()
+    house.start()
+    log = house.var_dir / "log" / "relay-2.log"
+    wait_until(lambda: log.exists() and "at the gate" in log.read_text(), 60)
+    family = house.family()
+    assert house.end() == 0
+    assert not any(lives(pid) for pid in family)
+    assert house.err.read_text().splitlines() == ["up: stopping"]
+
+
 def test_given_servers_are_used_and_a_configuration_is_applied(running, house, place):
     (place / "own.yaml").touch()
     found = json.loads((running.var_dir / "run" / "servers.json").read_text())
@@ -202,7 +263,7 @@ def test_given_servers_are_used_and_a_configuration_is_applied(running, house, p
     )
     wait_until(lambda: "ready: " in house.out.read_text() or house.code is not None)
     assert house.out.read_text().splitlines()[0] == "ready: https://relay.example.com"
-    assert house.commands() == ["migrate --no-input", "seed", f"apply {place}/own.yaml"]
+    assert house.commands() == [f"prepare --config {place}/own.yaml"]
     assert not house.pids("postgres")
     assert not (house.var_dir / "pg").exists()
     assert "SECRET_KEY, FIELD_KEYS, KEY_PEPPER: made for this machine alone" in house.err.read_text()

@@ -11,6 +11,7 @@ from gateway.secret_store import load_secrets
 from tests.fakes.practice_process import PracticeProcess
 from tests.fakes.relay_process import RelayProcess
 from tests.fakes.tables import empty_tables
+from tests.fakes.tcp_proxy import TcpProxy, database_socket, running_proxy
 from tests.wire.world import World
 
 
@@ -77,3 +78,10 @@ def world(relay: RelayProcess, django_db_blocker) -> Iterator[World]:
         made = World(relay)
         yield made
         made.close()
+
+
+@pytest.fixture
+def database_proxy() -> Iterator[TcpProxy]:
+    """What stands between a relay and the database in tests in which it goes away."""
+    with running_proxy(database_socket()) as proxy:
+        yield proxy

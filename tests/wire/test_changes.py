@@ -1,11 +1,8 @@
 """What the control plane writes takes effect within a second; with the database away, calls go on."""
 
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
-from urllib.parse import parse_qs, urlencode, urlsplit, urlunsplit
 
 import pytest
 from django.utils import timezone
@@ -16,7 +13,7 @@ from billing.models import Price
 from relay.models import Model, Route, Upstream
 from tests.fakes.practice_process import PracticeProcess
 from tests.fakes.raw_client import Answer
-from tests.fakes.tcp_proxy import TcpProxy, running_proxy
+from tests.fakes.tcp_proxy import TcpProxy, database_through
 from tests.wire.world import PRICE, Tenant, World, eventually
 
 SOON_S = 1.0
@@ -147,24 +144,10 @@ def test_a_route_that_is_added_and_taken_away(
 # The database away.
 
 
-@pytest.fixture
-def database_proxy() -> Iterator[TcpProxy]:
-    host = parse_qs(urlsplit(os.environ["DATABASE_URL"]).query)
-    with running_proxy(Path(host["host"][0]) / f".s.PGSQL.{host['port'][0]}") as proxy:
-        yield proxy
-
-
-def through(proxy: TcpProxy) -> str:
-    """The address of the database by way of the proxy."""
-    parts = urlsplit(os.environ["DATABASE_URL"])
-    query = urlencode({"host": "127.0.0.1", "port": str(proxy.port)})
-    return urlunsplit(parts._replace(query=query))
-
-
 def test_without_the_database_known_keys_work_and_records_wait(
     make_relay: Callable[..., World], practice: PracticeProcess, database_proxy: TcpProxy
 ) -> None:
-    world = make_relay(DATABASE_URL=through(database_proxy))
+    world = make_relay(DATABASE_URL=database_through(database_proxy))
     tenant = world.tenant(practice.url)
     answers: list[Answer] = [tenant.ask()]
     tenant.check_books(1)
@@ -197,7 +180,7 @@ def test_without_the_database_known_keys_work_and_records_wait(
 def test_records_that_waited_outlive_the_process(
     make_relay: Callable[..., World], practice: PracticeProcess, database_proxy: TcpProxy
 ) -> None:
-    world = make_relay(DATABASE_URL=through(database_proxy))
+    world = make_relay(DATABASE_URL=database_through(database_proxy))
     tenant = world.tenant(practice.url)
     database_proxy.cut()
     answers = [tenant.ask(), tenant.stream()]

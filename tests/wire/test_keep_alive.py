@@ -22,7 +22,7 @@ COMMENT = b": keep-alive\n\n"
 
 @pytest.fixture(scope="module")
 def impatient(relay_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RelayProcess]:
-    command = (str(Path(__file__).with_name("impatient_relay.py")), str(BEAT_S))
+    command = (str(Path(__file__).with_name("tuned_relay.py")), f"beat_s={BEAT_S}")
     process = RelayProcess(tmp_path_factory.mktemp("impatient"), relay_env, command=command)
     try:
         process.start()

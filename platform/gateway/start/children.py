@@ -53,21 +53,22 @@ def manage(name: str, *arguments: str, env: Mapping[str, str], root: Path | None
 
 @dataclass(frozen=True, slots=True)
 class House:
-    """What all children share."""
+    """What all children share. `gate`: the descriptor at which servers wait until the database is prepared."""
 
     env: Mapping[str, str]
     root: Path | None
     run_dir: Path
     drain_s: float
+    gate: int
 
     def relay(self, number: int, listener: int, ready: Callable[[], Awaitable[bool]]) -> ChildSpec:
         """One relay process; all of them accept from the same inherited socket."""
         return ChildSpec(
             name=f"relay-{number}",
-            argv=(sys.executable, "-m", "gateway.serve", "relay", "--fd", str(listener)),
+            argv=self._serve("relay", "--fd", str(listener)),
             env=self.env,
             cwd=self.root,
-            pass_fds=(listener,),
+            pass_fds=(listener, self.gate),
             stage=_WEB_STAGE,
             stop_s=self.drain_s + _DRAIN_MARGIN_S,
             ready=ready,
@@ -77,9 +78,10 @@ class House:
         """The process of pages and control API."""
         return ChildSpec(
             name="console",
-            argv=(sys.executable, "-m", "gateway.serve", "console", "--uds", str(uds)),
+            argv=self._serve("console", "--uds", str(uds)),
             env=self.env,
             cwd=self.root,
+            pass_fds=(self.gate,),
             stage=_WEB_STAGE,
             stop_s=self.drain_s + _DRAIN_MARGIN_S,
             ready=ready,
@@ -109,6 +111,9 @@ class House:
             stop_s=5.0,
             ready=ready,
         )
+
+    def _serve(self, *words: str) -> tuple[str, ...]:
+        return (sys.executable, "-m", "gateway.serve", *words, "--gate", str(self.gate))
 
     def _celery(self, name: str, *options: str) -> ChildSpec:
         return ChildSpec(

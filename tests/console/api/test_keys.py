@@ -1,6 +1,7 @@
 from datetime import UTC, datetime
 
 import pytest
+from django.conf import settings as site_settings
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -191,7 +192,7 @@ def test_a_session_needs_its_token_to_change_anything(cast):
     assert browser.post(LIST, {"name": "n"}, **JSON).status_code == 403
     assert browser.delete(f"{LIST}{cast.keys['ci'].pk}/").status_code == 403
     browser.get("/keys/new/")
-    token = {"headers": {"X-CSRFToken": browser.cookies["csrftoken"].value}}
+    token = {"headers": {"X-CSRFToken": browser.cookies[site_settings.CSRF_COOKIE_NAME].value}}
     assert browser.post(LIST, {"name": "n"}, **JSON, **token).status_code == 201
 
 

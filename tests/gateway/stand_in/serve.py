@@ -1,6 +1,7 @@
 """Stand-in for the server processes: answers at once, slowly or not at all, and drains on SIGTERM.
 
-`/slow/N` answers after N seconds, `/crash` ends the process, anything else tells its number.
+It waits at the gate as the real ones do. `/slow/N` answers after N seconds, `/crash` ends the process, anything else
+tells its number.
 """
 
 import asyncio
@@ -8,6 +9,8 @@ import os
 import signal
 import socket
 import sys
+
+from gateway.start.gate import wait_at
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -51,4 +54,7 @@ async def _serve(kind: str, place: str) -> None:
 
 
 if __name__ == "__main__":
+    sys.stderr.write("at the gate\n")
+    if not wait_at(int(sys.argv[5])):
+        sys.exit("the start was given up")
     asyncio.run(_serve(sys.argv[1], sys.argv[3]))

@@ -37,10 +37,12 @@ async def test_those_who_depend_end_before_those_they_depend_on():
     async def ready() -> bool:
         return True
 
-    house = House({}, None, Path("/run"), drain_s=7.0)
+    house = House({}, None, Path("/run"), drain_s=7.0, gate=5)
     relay, console = house.relay(1, 3, ready), house.console(Path("/run/console.sock"), ready)
     assert relay.stage == console.stage < house.worker().stage == house.beat().stage
     assert house.beat().stage < house.practice(21000).stage < SERVER_STAGE
     assert relay.stop_s > 7.0 + 15.0
-    assert relay.pass_fds == (3,)
+    assert relay.pass_fds == (3, 5)
+    assert console.pass_fds == (5,)
+    assert relay.argv[-2:] == console.argv[-2:] == ("--gate", "5")
     assert relay.nice == 0 < house.worker().nice

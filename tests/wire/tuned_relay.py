@@ -1,4 +1,4 @@
-"""A relay whose comments come sooner than the product's: `python impatient_relay.py BEAT_S --fd N`."""
+"""A relay with other bounds than the product's: `python tuned_relay.py NAME=NUMBER... --fd N`, names of RelayConfig."""
 
 import logging
 import os
@@ -15,9 +15,9 @@ from gateway.relay_config import relay_config
 from relay.runtime import RelayRuntime
 
 
-def main(beat_s: float, fd: int) -> None:
+def main(bounds: dict[str, float], fd: int) -> None:
     logging.basicConfig(level=logging.INFO)
-    runtime = RelayRuntime(replace(relay_config(), beat_s=beat_s))
+    runtime = RelayRuntime(replace(relay_config(), **bounds))
     app = relay_application(runtime, "no console")
     config = uvicorn.Config(
         app, loop="uvloop", http="httptools", lifespan="on", log_config=None, access_log=False
@@ -26,4 +26,5 @@ def main(beat_s: float, fd: int) -> None:
 
 
 if __name__ == "__main__":
-    main(float(sys.argv[1]), int(sys.argv[3]))
+    *given, _, handle = sys.argv[1:]
+    main({name: float(number) for name, _, number in (word.partition("=") for word in given)}, int(handle))
