@@ -15,7 +15,6 @@ from django.utils import timezone
 
 from accounts.keys import fingerprint, make_key
 from gateway.database import conninfo
-from relay.state import loader as loader_module
 from relay.state.loader import DatabaseAway, SnapshotLoader
 from relay.state.sealing import seal, upstream_subject
 from tests.fakes.tables import empty_tables
@@ -273,18 +272,16 @@ async def test_a_key_that_memory_lacks_is_looked_up_once(owner: Owner, loader: S
 
 async def test_no_is_remembered_until_a_key_is_made(owner: Owner, loader: SnapshotLoader) -> None:
     organization_id = await make_organization(owner)
-    print_ = fingerprint(make_key().encode(), settings.KEY_PEPPERS[0])
-    assert await loader.find_key([print_]) is None
-    assert print_ in loader._unknown
-    await make_key_row(owner, organization_id)
-    await soon(lambda: print_ not in loader._unknown)
-
-
-async def test_what_is_remembered_is_bounded(loader: SnapshotLoader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader_module, "UNKNOWN_MAX", 20)
-    for number in range(50):
-        assert await loader.find_key([b"%032d" % number]) is None
-    assert len(loader._unknown) <= 20
+    _, print_ = await make_key_row(owner, organization_id)
+    await soon(lambda: loader.snapshot.key(print_))
+    wrong = fingerprint(make_key().encode(), settings.KEY_PEPPERS[0])
+    assert await loader.find_key([wrong]) is None
+    queries = loader.reading.queries
+    assert await loader.find_key([wrong]) is None
+    assert loader.reading.queries == queries
+    await owner.execute("UPDATE accounts_key SET fingerprint = %s WHERE fingerprint = %s", [wrong, print_])
+    await soon(lambda: loader.snapshot.key(wrong))
+    assert loader.look_up.remembered == 0
 
 
 async def test_a_look_up_does_not_undo_a_change_that_came_in_meanwhile(
@@ -294,21 +291,19 @@ async def test_a_look_up_does_not_undo_a_change_that_came_in_meanwhile(
     organization_id = await make_organization(owner)
     key_id, print_ = await make_key_row(owner, organization_id)
     await soon(lambda: loader.snapshot.key(print_))
-    loader.snapshot._keys.pop(print_)
-    scoped: Callable[..., Awaitable[Any]] = loader._scoped
+    read: Callable[..., Awaitable[Any]] = loader.reading.keys
     looks = []
 
-    async def slowly(connection: Any, read: Callable[[], Awaitable[Any]]) -> Any:
-        row = await scoped(connection, read)
-        if connection is loader._lookup and not looks:
-            looks.append(row)
-            await owner.execute("UPDATE accounts_key SET revoked_at = now() WHERE id = %s", [key_id])
-            await soon(lambda: (key := loader.snapshot.key(print_)) and key.revoked)
-        return row
+    async def slowly(*given: Any) -> Any:
+        found = await read(*given)
+        looks.extend(found)
+        await owner.execute("UPDATE accounts_key SET revoked_at = now() WHERE id = %s", [key_id])
+        await soon(lambda: (key := loader.snapshot.key(print_)) and key.revoked)
+        return found
 
-    loader._scoped = slowly  # type: ignore[method-assign]
+    loader.reading.keys = slowly  # type: ignore[method-assign]
     found = await loader.find_key([print_])
-    assert looks[0]["revoked_at"] is None
+    assert not looks[0].revoked
     assert found is not None
     assert found.revoked
     assert loader.snapshot.key(print_).revoked  # type: ignore[union-attr]
