@@ -21,6 +21,7 @@ __all__ = ["Caller", "allow_model", "authenticate", "key_in", "may_use"]
 _QUERY_KEY = re.compile(rb"(?:^|&)key=([^&]*)")
 _OTHERS = frozenset({b"x-api-key", b"x-goog-api-key", b"api-key"})
 _HEADERS = _OTHERS | {b"authorization"}
+_BEARER = (b"Bearer ", b"bearer ")
 MAX_KEY_BYTES = 512
 # A process that has just started takes connections at once, and knows everything a moment later.
 START_S = 3.0
@@ -34,11 +35,10 @@ class Caller(Struct, frozen=True):
 def key_in(headers: Sequence[tuple[bytes, bytes]], query: bytes) -> bytes:
     """Pure. The one key of a request. Raises Refusal (no_key, keys_differ, wrong_key)."""
     given = dict(headers)
-    if not query and len(given) == len(headers) and _OTHERS.isdisjoint(given):
-        # The usual way: one header, nothing beside it.
-        shown = given.get(b"authorization", b"")
-        if shown[:7] in (b"Bearer ", b"bearer ") and 7 < len(shown) <= MAX_KEY_BYTES and shown[7] > 0x20:
-            return shown[7:].rstrip()
+    shown = given.get(b"authorization", b"")
+    is_alone = not query and len(given) == len(headers) and _OTHERS.isdisjoint(given)
+    if is_alone and shown[:7] in _BEARER and 7 < len(shown) <= MAX_KEY_BYTES and shown[7] > 0x20:
+        return shown[7:].rstrip()  # the usual way: one header, nothing beside it
     found: bytes | None = None
     for name, value in headers:
         if name not in _HEADERS:
