@@ -29,17 +29,23 @@ log = logging.getLogger(__name__)
 KEYS = 100_000
 SOON_S = 1.0
 GUESSES = 1_000
+# Bytes of a relay process that has just become ready, with the keys and without.
+resident: dict[str, int] = {}
 
 
 @pytest.fixture(scope="module")
 def relays(
     database: str, relay_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[list[RelayProcess]]:
-    fill_with_crowd(database, KEYS)
     made = [RelayProcess(tmp_path_factory.mktemp("relay"), relay_env) for _ in range(2)]
     try:
+        made[0].start()
+        resident["without"] = psutil.Process(made[0].pid).memory_info().rss
+        made[0].stop()
+        fill_with_crowd(database, KEYS)
         for relay in made:
             relay.start()
+        resident["with"] = psutil.Process(made[0].pid).memory_info().rss
         yield made
     finally:
         for relay in made:
@@ -60,6 +66,11 @@ def tenants(
         yield found
         for world in worlds:
             world.close()
+
+
+def test_a_key_weighs_less_than_500_bytes_in_a_relay(tenants: list[Tenant]) -> None:
+    log.info("a relay takes %(without)d bytes, and %(with)d with all keys", resident)
+    assert (resident["with"] - resident["without"]) / KEYS < 500
 
 
 @contextmanager
