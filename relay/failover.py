@@ -5,7 +5,7 @@ call's `attempts`. The loop ends with the first answer worth committing to, or w
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from time import perf_counter
 
 from relay.call import Attempt
@@ -27,7 +27,7 @@ async def fail_over(walk: Walk, request: ChatRequest, candidates: Sequence[Candi
     retry_after: int | None = None
     last: UpstreamFailure | None = None
     call, marks, upstreams = walk.call, walk.marks, walk.stations.upstreams
-    for route, upstream in candidates:
+    for route, upstream in _still_on(walk, candidates):
         body = upstream_body(walk.body, request, upstream_model=route.upstream_model)
         started = perf_counter()
         if call.attempts:
@@ -68,6 +68,17 @@ async def fail_over(walk: Walk, request: ChatRequest, candidates: Sequence[Candi
     if last.try_next and retry_after is not None:
         last.retry_after_s = retry_after
     raise last
+
+
+def _still_on(walk: Walk, candidates: Sequence[Candidate]) -> Iterator[Candidate]:
+    """The candidates but for those that were switched off since they were chosen: an attempt may take minutes."""
+    loader = walk.stations.loader
+    for candidate in candidates:
+        if walk.call.attempts:
+            now = loader.snapshot.upstreams.get(candidate[1].id)
+            if now is None or not now.enabled:
+                continue
+        yield candidate
 
 
 def _take_marks(walk: Walk, exchange: Exchange) -> None:

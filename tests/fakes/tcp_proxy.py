@@ -21,6 +21,8 @@ class TcpProxy:
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._is_away = False
+        self._flows = threading.Event()
+        self._flows.set()
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
@@ -31,11 +33,17 @@ class TcpProxy:
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
 
+    def hold(self) -> None:
+        """Keep all connections, and let no byte through: a network that swallows."""
+        self._flows.clear()
+
     def restore(self) -> None:
-        """Let connections through again."""
+        """Let connections through again, and what was held back."""
         self._is_away = False
+        self._flows.set()
 
     def close(self) -> None:
+        self._flows.set()
         self.cut()
         with contextlib.suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
@@ -64,6 +72,7 @@ class TcpProxy:
     def _pump(self, source: socket.socket, sink: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(65_536):
+                self._flows.wait()
                 sink.sendall(data)
         for sock in (source, sink):
             with contextlib.suppress(OSError):

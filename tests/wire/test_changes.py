@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from django.utils import timezone
@@ -14,7 +15,7 @@ from relay.models import Model, Route, Upstream
 from tests.fakes.practice_process import PracticeProcess
 from tests.fakes.raw_client import Answer
 from tests.fakes.tcp_proxy import TcpProxy, database_through
-from tests.wire.world import PRICE, Tenant, World, eventually
+from tests.wire.world import PRICE, Tenant, World, at_once, eventually
 
 SOON_S = 1.0
 
@@ -175,6 +176,30 @@ def test_without_the_database_known_keys_work_and_records_wait(
     assert (said.status, said.error["code"]) == (401, "invalid_api_key")
     assert "Traceback" not in world.relay.log
     assert world.relay.log.count("usage records wait in the journal") == 1
+
+
+@pytest.mark.parametrize("trouble", ["cut", "hold"])
+def test_without_the_database_nobody_is_told_that_a_key_is_wrong(
+    make_relay: Callable[..., World], practice: PracticeProcess, database_proxy: TcpProxy, trouble: str
+) -> None:
+    """However many are asked about, and whether the database is gone or only silent."""
+    world = make_relay(DATABASE_URL=through(database_proxy))
+    tenant = world.tenant(practice.url)
+
+    def guess(number: int) -> Answer:
+        return tenant.send(tenant.body(), headers={"authorization": f"Bearer sk-nobody-knows-this-{number}"})
+
+    assert (guess(0).status, tenant.ask().status) == (401, 200)
+    getattr(database_proxy, trouble)()
+    told = at_once({f"{number}": partial(guess, number) for number in range(1, 25)}, workers=24)
+    assert {answer.status for answer in told.values()} == {503}
+    assert {answer.headers["retry-after"] for answer in told.values()} == {"2"}
+    assert tenant.ask().status == 200
+    database_proxy.restore()
+    eventually(lambda: guess(1).status == 401, within_s=30)
+    _, clear = world.key(tenant.organization)
+    headers: dict[str, str | None] = {"authorization": f"Bearer {clear}"}
+    eventually(lambda: tenant.send(tenant.body(), headers=headers).status == 200, within_s=30)
 
 
 def test_records_that_waited_outlive_the_process(

@@ -5,6 +5,7 @@ import itertools
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,8 +16,8 @@ from django.utils import timezone
 
 from accounts.keys import fingerprint, make_key
 from gateway.database import conninfo
-from relay.state import loader as loader_module
 from relay.state.loader import DatabaseAway, SnapshotLoader
+from relay.state.reading import Look
 from relay.state.sealing import seal, upstream_subject
 from tests.fakes.tables import empty_tables
 
@@ -198,6 +199,71 @@ async def test_a_transaction_that_commits_late_is_not_missed(
     await soon(lambda: loader.snapshot.model(slow_name))
 
 
+async def test_nothing_is_read_twice_while_an_old_transaction_stays_open(
+    owner: Owner, loader: SnapshotLoader, database: str
+) -> None:
+    async with await psycopg.AsyncConnection.connect(**conninfo(database, role="relay_owner")) as old:
+        await make_model(old)
+        name = await make_model(owner)
+        await soon(lambda: loader.snapshot.model(name))
+        rows, looks = loader.reading.rows_read, loader.reading.queries
+        await soon(lambda: loader.reading.queries >= looks + 4, within_s=10)
+        # A look reads one row of its own and none of the changes that it has seen before.
+        assert loader.reading.rows_read - rows <= (loader.reading.queries - looks) / 2 + 1
+        await old.rollback()
+
+
+REASONS: dict[str, Callable[[Look], Look]] = {
+    "the log was cut": lambda look: replace(look, at=look.at - timedelta(hours=1)),
+    "an older database was restored": lambda look: replace(look, seen="9999999999:9999999999:"),
+    "the server was started again": lambda look: replace(look, server=look.server - timedelta(hours=1)),
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+async def test_everything_is_read_anew_where_the_log_may_not_tell_all(
+    owner: Owner, loader: SnapshotLoader, reason: str
+) -> None:
+    organization_id = await make_organization(owner)
+    key_id, print_ = await make_key_row(owner, organization_id)
+    gone_id, gone = await make_key_row(owner, organization_id)
+    name = await make_model(owner)
+    await soon(lambda: loader.snapshot.key(gone) and loader.snapshot.model(name))
+    same = loader.snapshot.organizations[organization_id]
+    tables = ("accounts_key", "relay_model")
+    async with owner.transaction():  # changes that are not in the log
+        for table in tables:
+            await owner.execute(f"ALTER TABLE {table} DISABLE TRIGGER note_change".encode())
+        await owner.execute("UPDATE accounts_key SET rpm = 7 WHERE id = %s", [key_id])
+        await owner.execute("DELETE FROM accounts_key WHERE id = %s", [gone_id])
+        await owner.execute("DELETE FROM relay_model WHERE name = %s", [name])
+        await owner.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        for table in tables:
+            await owner.execute(f"ALTER TABLE {table} ENABLE TRIGGER note_change".encode())
+    assert loader._look is not None
+    loader._look = REASONS[reason](loader._look)
+    await soon(lambda: loader.snapshot.key(print_).rpm == 7, within_s=10)  # type: ignore[union-attr]
+    assert loader.snapshot.key(gone) is None
+    assert loader.snapshot.model(name) is None
+    assert loader.snapshot.organizations[organization_id] is same
+
+
+async def test_a_price_that_is_deleted_gives_way_to_the_one_before(
+    owner: Owner, loader: SnapshotLoader
+) -> None:
+    name = await make_model(owner)
+    await make_price(owner, name, "2", in_s=-20)
+    price_id = await make_price(owner, name, "3", in_s=-10)
+
+    def output() -> int:
+        model = loader.snapshot.model(name)
+        return model.rates.output // 10**12 if model and model.rates else 0
+
+    await soon(lambda: output() == 3)
+    await owner.execute("DELETE FROM billing_price WHERE id = %s", [price_id])
+    await soon(lambda: output() == 2)
+
+
 async def test_rows_of_one_transaction_appear_together(owner: Owner, loader: SnapshotLoader) -> None:
     seen: list[bool] = []
     for _ in range(20):
@@ -273,18 +339,16 @@ async def test_a_key_that_memory_lacks_is_looked_up_once(owner: Owner, loader: S
 
 async def test_no_is_remembered_until_a_key_is_made(owner: Owner, loader: SnapshotLoader) -> None:
     organization_id = await make_organization(owner)
-    print_ = fingerprint(make_key().encode(), settings.KEY_PEPPERS[0])
-    assert await loader.find_key([print_]) is None
-    assert print_ in loader._unknown
-    await make_key_row(owner, organization_id)
-    await soon(lambda: print_ not in loader._unknown)
-
-
-async def test_what_is_remembered_is_bounded(loader: SnapshotLoader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader_module, "UNKNOWN_MAX", 20)
-    for number in range(50):
-        assert await loader.find_key([b"%032d" % number]) is None
-    assert len(loader._unknown) <= 20
+    _, print_ = await make_key_row(owner, organization_id)
+    await soon(lambda: loader.snapshot.key(print_))
+    wrong = fingerprint(make_key().encode(), settings.KEY_PEPPERS[0])
+    assert await loader.find_key([wrong]) is None
+    queries = loader.reading.queries
+    assert await loader.find_key([wrong]) is None
+    assert loader.reading.queries == queries
+    await owner.execute("UPDATE accounts_key SET fingerprint = %s WHERE fingerprint = %s", [wrong, print_])
+    await soon(lambda: loader.snapshot.key(wrong))
+    assert loader.look_up.remembered == 0
 
 
 async def test_a_look_up_does_not_undo_a_change_that_came_in_meanwhile(
@@ -294,21 +358,19 @@ async def test_a_look_up_does_not_undo_a_change_that_came_in_meanwhile(
     organization_id = await make_organization(owner)
     key_id, print_ = await make_key_row(owner, organization_id)
     await soon(lambda: loader.snapshot.key(print_))
-    loader.snapshot._keys.pop(print_)
-    scoped: Callable[..., Awaitable[Any]] = loader._scoped
+    read: Callable[..., Awaitable[Any]] = loader.reading.keys
     looks = []
 
-    async def slowly(connection: Any, read: Callable[[], Awaitable[Any]]) -> Any:
-        row = await scoped(connection, read)
-        if connection is loader._lookup and not looks:
-            looks.append(row)
-            await owner.execute("UPDATE accounts_key SET revoked_at = now() WHERE id = %s", [key_id])
-            await soon(lambda: (key := loader.snapshot.key(print_)) and key.revoked)
-        return row
+    async def slowly(*given: Any) -> Any:
+        found = await read(*given)
+        looks.extend(found)
+        await owner.execute("UPDATE accounts_key SET revoked_at = now() WHERE id = %s", [key_id])
+        await soon(lambda: (key := loader.snapshot.key(print_)) and key.revoked)
+        return found
 
-    loader._scoped = slowly  # type: ignore[method-assign]
+    loader.reading.keys = slowly  # type: ignore[method-assign]
     found = await loader.find_key([print_])
-    assert looks[0]["revoked_at"] is None
+    assert not looks[0].revoked
     assert found is not None
     assert found.revoked
     assert loader.snapshot.key(print_).revoked  # type: ignore[union-attr]
