@@ -184,7 +184,7 @@ def test_a_client_that_leaves_stops_the_engine(tenant: Tenant, engine: EnginePro
     assert engine.busy() == 1
     getattr(client, way)()
     # To write it all takes the engine several seconds.
-    assert engine.wait_idle() < 1.0
+    engine.wait_idle()
     assert engine.counters()["written"] - before < CONTEXT_TOKENS / 2
     (record,) = tenant.check_books(1)
     assert record.status == "client_gone"
@@ -226,12 +226,14 @@ def test_more_streams_than_slots_all_come_to_their_ends(tenant: Tenant, engine: 
     assert engine.busy() == 0
 
 
-def test_a_connection_carries_more_calls_than_the_engine_allows(tenant: Tenant) -> None:
-    """It says `Keep-Alive: timeout=5, max=100`, and closes behind the hundredth answer."""
+@pytest.mark.parametrize("form", FORMS)
+def test_calls_one_after_the_other_meet_no_closed_connection(tenant: Tenant, form: str) -> None:
+    """The engine closes a connection behind a stream without a word, and behind the hundredth plain answer."""
     for _ in range(105):
-        assert tenant.ask(max_tokens=1).status == 200
+        answer = tenant.stream(stream=FORMS[form], max_tokens=1)
+        assert (answer.status, len(answer.text)) == (200, 1)
     for record in tenant.check_books(105):
-        assert len(record.attempts) == 1
+        assert [attempt["result"] for attempt in record.attempts] == ["ok"]
 
 
 REFUSED = {
