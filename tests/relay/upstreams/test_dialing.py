@@ -12,12 +12,12 @@ import pytest
 
 from relay.upstreams import dialing
 from relay.upstreams.address import Address, Resolver
-from relay.upstreams.dialing import client_tls
 from relay.upstreams.endpoint import Endpoint
 from relay.upstreams.exchange import Exchange, Timeouts
 from relay.upstreams.faults import FaultKind, UpstreamFault
 from relay.upstreams.head import build_head
 from relay.upstreams.pool import Pool
+from relay.upstreams.tls import client_tls
 from tests.fakes.http_server import HttpServer, answer, answering
 
 OK = answer(b"ok")
