@@ -25,8 +25,8 @@ from relay.metering.takeover import take_over
 from relay.state.loader import DatabaseAway, SnapshotLoader
 from relay.stations import BEAT_S, Stations
 from relay.upstreams.attempt import Upstreams
-from relay.upstreams.dialing import client_tls
 from relay.upstreams.pool import Pool
+from relay.upstreams.tls import client_tls
 
 __all__ = ["RelayConfig", "RelayRuntime"]
 

@@ -5,6 +5,7 @@ so it is never shown as his; an upstream's judgement of the request itself (400,
 without the names behind it.
 """
 
+import math
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
@@ -52,9 +53,20 @@ _BUSY_CODES = frozenset(
         "1002",
     }
 )
+# A prompt above the model's context. Clients that then shorten it know OpenAI's code only; engines name it otherwise or
+# say it in words alone: llama.cpp (its type), OpenAI and vLLM, SGLang and Together, Anthropic (read December 2026).
+_TOO_LONG = "context_length_exceeded"
+_TOO_LONG_TYPE = "exceed_context_size_error"
+_TOO_LONG_WORDS = (
+    "maximum context length",
+    "longer than the model's context length",
+    "prompt is too long",
+)
 _TIMEOUT_STATUSES = frozenset({408, 504, 522, 524})
 _BUSY_STATUSES = frozenset({429, 503, 529})
 _SHOWN_CHARS = 1000
+# Chosen: longer than any quota's window.
+LONGEST_WAIT_S = 31 * 86_400.0
 
 BUSY = "All upstreams for this model are busy. Try again soon."
 BROKE = "The upstream failed to answer this call."
@@ -64,20 +76,22 @@ SLOW = "The upstream took too long to answer."
 def retry_after_s(value: bytes | None, now: float) -> float | None:
     """Seconds until the upstream asks to be tried again, or None if it does not say. `now` is seconds since the epoch.
 
-    Accepts delta-seconds and HTTP dates (RFC 9110, 10.2.3). A date in the past gives 0.0; an unreadable value counts
-    as not said.
+    Accepts delta-seconds and HTTP dates (RFC 9110, 10.2.3). A date in the past gives 0.0, more than a month is a month;
+    an unreadable value counts as not said.
     """
     if value is None:
         return None
     text = value.decode("latin-1").strip()
     try:
-        return max(0.0, float(text))
+        wait_s = float(text)
     except ValueError:
-        pass
-    try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - now)
-    except (ValueError, TypeError):
+        try:
+            wait_s = parsedate_to_datetime(text).timestamp() - now
+        except (ValueError, TypeError, OverflowError):
+            return None
+    if not math.isfinite(wait_s):  # "inf" and "nan" are numbers to Python
         return None
+    return min(max(0.0, wait_s), LONGEST_WAIT_S)
 
 
 def failure_of_status(status: int, body: bytes, *, retry_s: float | None) -> UpstreamFailure:
@@ -145,9 +159,13 @@ def _message(error: Mapping[str, object]) -> str:
 
 
 def _shown(error: Mapping[str, object]) -> dict[str, str | None]:
+    """The upstream's own fields as OpenAI would fill them. A number as the code repeats the status and is left out."""
     shown: dict[str, str | None] = {}
     for name in ("type", "code", "param"):
         value = error.get(name)
-        if isinstance(value, str | int) and not isinstance(value, bool):
-            shown[name] = str(value)[:100]
+        if isinstance(value, str):
+            shown[name] = value[:100]
+    message = _message(error).lower()
+    if shown.get("type") == _TOO_LONG_TYPE or any(words in message for words in _TOO_LONG_WORDS):
+        shown.update(type="invalid_request_error", code=_TOO_LONG)
     return shown

@@ -9,23 +9,20 @@ of a second and not the whole limit.
 """
 
 import asyncio
-import functools
 import ipaddress
 import math
 import socket
 import ssl
 from collections.abc import Callable
-from pathlib import Path
-
-import certifi
 
 from relay.upstreams.address import Address, Resolver, is_local_name, is_public
 from relay.upstreams.connection import Connection
 from relay.upstreams.endpoint import Endpoint
 from relay.upstreams.faults import FaultKind, UpstreamFault
 from relay.upstreams.proxy import open_tunnel
+from relay.upstreams.tls import Sessions
 
-__all__ = ["client_tls", "dial"]
+__all__ = ["dial"]
 
 # RFC 8305, 5: the recommended delay before the next address is tried as well.
 STAGGER_S = 0.25
@@ -37,26 +34,11 @@ MAX_ADDRESSES = 8
 _KEEPALIVE = (("TCP_KEEPIDLE", 45), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 5))
 
 
-@functools.cache
-def client_tls() -> ssl.SSLContext:
-    """Return the process's TLS settings for upstreams: verified, HTTP/1.1 only, made once.
-
-    Trusts what the system trusts; where the system has no certificates (slim images), Mozilla's from certifi.
-    """
-    context = ssl.create_default_context()
-    paths = ssl.get_default_verify_paths()
-    has_file = paths.cafile is not None
-    has_folder = paths.capath is not None and any(Path(paths.capath).iterdir())
-    if not has_file and not has_folder:
-        context.load_verify_locations(certifi.where())
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
 async def dial(
     endpoint: Endpoint,
     resolver: Resolver,
     tls: ssl.SSLContext,
+    sessions: Sessions,
     make: Callable[[], Connection],
     *,
     connect_s: float,
@@ -69,7 +51,7 @@ async def dial(
     try:
         async with asyncio.timeout(None if math.isinf(connect_s) else connect_s):
             sock = await _reach(endpoint, resolver)
-            return await _hand_over(sock, endpoint, tls, make)
+            return await _hand_over(sock, endpoint, tls, sessions, make)
     except TimeoutError as exc:
         detail = f"no connection to {endpoint.host} within {connect_s:g} s"
         raise UpstreamFault(FaultKind.CONNECT_TIMEOUT, detail) from exc
@@ -189,7 +171,11 @@ async def _connect_one(address: Address) -> socket.socket:
 
 
 async def _hand_over(
-    sock: socket.socket, endpoint: Endpoint, tls: ssl.SSLContext, make: Callable[[], Connection]
+    sock: socket.socket,
+    endpoint: Endpoint,
+    tls: ssl.SSLContext,
+    sessions: Sessions,
+    make: Callable[[], Connection],
 ) -> Connection:
     """Give a connected socket to the event loop, after the TLS handshake where there is one."""
     loop = asyncio.get_running_loop()
@@ -198,8 +184,11 @@ async def _hand_over(
     try:
         if endpoint.is_tls:
             # The certificate is checked against the name, not against the address that the socket leads to.
-            name = endpoint.host
-            await loop.create_connection(lambda: connection, sock=sock, ssl=tls, server_hostname=name)
+            with sessions.offer(endpoint):
+                transport, _ = await loop.create_connection(
+                    lambda: connection, sock=sock, ssl=tls, server_hostname=endpoint.host
+                )
+            sessions.watch(connection, endpoint, transport.get_extra_info("ssl_object"))
         else:
             await loop.create_connection(lambda: connection, sock=sock)
     except ssl.SSLCertVerificationError as exc:
@@ -207,6 +196,7 @@ async def _hand_over(
         raise UpstreamFault(FaultKind.TLS_FAILED, detail) from exc
     except OSError as exc:  # ssl.SSLError is one
         kind = FaultKind.TLS_FAILED if endpoint.is_tls else FaultKind.CONNECT_FAILED
+        sessions.forget(endpoint)
         raise UpstreamFault(kind, f"{endpoint.host}: {exc}") from exc
     except BaseException:
         # Cancelled in the very turn in which the handshake ended: the loop would now take leave of the peer

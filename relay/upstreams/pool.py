@@ -27,11 +27,12 @@ from time import perf_counter
 
 from relay.upstreams.address import Resolver
 from relay.upstreams.connection import Connection
-from relay.upstreams.dialing import client_tls, dial
+from relay.upstreams.dialing import dial
 from relay.upstreams.endpoint import Endpoint
 from relay.upstreams.exchange import Body, Exchange, Timeouts
 from relay.upstreams.faults import FaultKind, UpstreamFault
 from relay.upstreams.head import finish_head
+from relay.upstreams.tls import Sessions, client_tls
 
 __all__ = ["Pool"]
 
@@ -58,11 +59,13 @@ class Pool:
         max_idle: int = MAX_IDLE,
     ) -> None:
         self._tls = ssl_context or client_tls()  # now, because it reads files
+        self._sessions = Sessions()
         self._resolver = resolver or Resolver()
         self._idle_s = idle_s
         self._max_idle = max_idle
         self._open: set[Connection] = set()
         self._idle: dict[str, dict[Connection, None]] = {}
+        self._dropped: dict[str, int] = {}
         self._sweeper: asyncio.TimerHandle | None = None
         self._is_closed = False
         self._all_lost: asyncio.Event | None = None
@@ -127,20 +130,33 @@ class Pool:
                 raise exchange.fault
             connection = None  # a fresh one now, which is never stale: this loop turns twice at most
 
-    async def warm(self, endpoint: Endpoint, count: int, *, connect_s: float = 5.0) -> int:
+    async def warm(
+        self, endpoint: Endpoint, count: int, *, connect_s: float = 5.0, for_s: float = 0.0
+    ) -> int:
         """Open connections until `count` lie idle for `endpoint`, all at once; return how many lie there now.
 
-        Raises the first UpstreamFault if any could not be opened; those that could stay.
+        Only those count that may go on lying for `for_s`. Raises the first UpstreamFault if any could not be
+        opened; those that could stay.
         """
 
         async def add() -> None:
-            self.released(await self._connect(endpoint, connect_s))
+            self._keep(await self._connect(endpoint, connect_s))
 
-        missing = count - len(self._idle.get(endpoint.key, ()))
+        missing = count - self.idle_for(endpoint, for_s)
         for result in await asyncio.gather(*(add() for _ in range(missing)), return_exceptions=True):
             if result is not None:
                 raise result
-        return len(self._idle.get(endpoint.key, ()))
+        return self.idle_for(endpoint, for_s)
+
+    def idle_for(self, endpoint: Endpoint, for_s: float = 0.0) -> int:
+        """How many connections lie idle for `endpoint` and may go on doing so for `for_s`."""
+        then = perf_counter() + for_s
+        stack = self._idle.get(endpoint.key, ())
+        return sum(1 for c in stack if c.is_usable and then - c.idle_since < c.idle_s)
+
+    def dropped(self, endpoint: Endpoint) -> int:
+        """How many idle connections the other side has closed so far."""
+        return self._dropped.get(endpoint.key, 0)
 
     async def close(self) -> None:
         """Abort everything and wait until it is gone. Running exchanges fail as `closed`. Idempotent."""
@@ -161,7 +177,11 @@ class Pool:
     # What connections call.
 
     def released(self, connection: Connection) -> None:
-        """`connection` can be used again."""
+        """`connection` has had an answer and can be used again."""
+        self._sessions.learn(connection)
+        self._keep(connection)
+
+    def _keep(self, connection: Connection) -> None:
         if self._is_closed or not connection.is_usable:
             connection.abort()
             return
@@ -180,9 +200,11 @@ class Pool:
     def lost(self, connection: Connection) -> None:
         """`connection` is closed."""
         self._open.discard(connection)
+        self._sessions.learn(connection)
         stack = self._idle.get(connection.key)
-        if stack is not None:
-            stack.pop(connection, None)
+        if stack is not None and connection in stack:
+            del stack[connection]
+            self._dropped[connection.key] = self._dropped.get(connection.key, 0) + 1
         if self._all_lost is not None and not self._open:
             self._all_lost.set()
 
@@ -204,7 +226,9 @@ class Pool:
         def make() -> Connection:
             return Connection(self, endpoint.key, loop, self._idle_s)
 
-        connection = await dial(endpoint, self._resolver, self._tls, make, connect_s=connect_s)
+        connection = await dial(
+            endpoint, self._resolver, self._tls, self._sessions, make, connect_s=connect_s
+        )
         if not connection.is_usable:
             connection.abort()
             raise UpstreamFault(FaultKind.CONNECT_FAILED, f"{endpoint.host} closed the connection at once")

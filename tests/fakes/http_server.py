@@ -61,6 +61,11 @@ class Peer:
         self._server = server
         self.number = server.connections
 
+    @property
+    def is_resumed(self) -> bool:
+        """Whether the client came with a TLS session of an earlier connection, and we took it."""
+        return bool(self._writer.get_extra_info("ssl_object").session_reused)
+
     async def request(self) -> Request:
         """Read one request to the end of its body. Raises IncompleteReadError if the client leaves before."""
         head = await self._reader.readuntil(b"\r\n\r\n")

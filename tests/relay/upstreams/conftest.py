@@ -18,6 +18,7 @@ from relay.upstreams.endpoint import Endpoint
 from relay.upstreams.exchange import Body, Buffer, Exchange, Timeouts
 from relay.upstreams.head import HeaderPairs, build_head
 from relay.upstreams.pool import Pool
+from relay.upstreams.tls import ClientTls
 from tests.fakes.http_server import HttpServer
 
 Ask = Callable[..., Awaitable[Exchange]]
@@ -95,8 +96,7 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tests")])
         self._certificate = self._sign(self._name, self._key, is_authority=True)
-        self.client = ssl.create_default_context(cadata=_pem(self._certificate).decode())
-        self.client.set_alpn_protocols(["http/1.1"])
+        self.client = ClientTls(_pem(self._certificate).decode())
 
     def server(
         self, *names: str, age_days: int = 0, is_self_signed: bool = False, alpn: tuple[str, ...] = ()

@@ -5,20 +5,21 @@ import contextlib
 import socket
 import ssl
 import time
+import types
 from collections.abc import Iterator
 
 import psutil
 import pytest
 
 from relay.upstreams import dialing
-from relay.upstreams.address import Address, Resolver
-from relay.upstreams.dialing import client_tls
+from relay.upstreams.address import REMEMBER_S, Address, Resolver
 from relay.upstreams.endpoint import Endpoint
 from relay.upstreams.exchange import Exchange, Timeouts
 from relay.upstreams.faults import FaultKind, UpstreamFault
 from relay.upstreams.head import build_head
 from relay.upstreams.pool import Pool
-from tests.fakes.http_server import HttpServer, answer, answering
+from relay.upstreams.tls import client_tls
+from tests.fakes.http_server import HttpServer, Peer, answer, answering
 
 OK = answer(b"ok")
 LIMITS = Timeouts(connect_s=5, first_token_s=5, idle_s=5, total_s=20)
@@ -151,6 +152,39 @@ async def test_a_name_that_moved_is_looked_up_again_after_the_first_failure():
         ports.append(server.port)
         assert await (await call(pool, "http://upstream.example")).read() == b"ok"
     await pool.close()
+
+
+async def test_a_name_that_moves_is_followed_by_new_connections_and_running_ones_stay(monkeypatch):
+    """Within `REMEMBER_S` of the move, though the old address still answers."""
+    released = asyncio.Event()
+
+    async def slow(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n", b"o")
+        await released.wait()
+        await peer.send(b"k")
+        await peer.gone()
+
+    async with HttpServer(slow) as old, HttpServer(answering(OK)) as new:
+        ports = [old.port]
+        resolver = Resolver(lambda host, port: [Address(socket.AF_INET, "x", ("127.0.0.1", ports[-1]))])
+        pool = Pool(resolver=resolver)
+        running = await call(pool, "http://upstream.example")
+        ports.append(new.port)
+        unaware = await call(pool, "http://upstream.example")
+        # As if so much time had passed for the resolver alone.
+        now = time.perf_counter()
+        later = types.SimpleNamespace(perf_counter=lambda: now + REMEMBER_S + 0.1)
+        monkeypatch.setattr("relay.upstreams.address.time", later)
+        aware = await call(pool, "http://upstream.example")
+        released.set()
+        for exchange in (aware, unaware, running):
+            body = b""
+            while data := await exchange.read():
+                body += data
+            assert body == b"ok"
+        assert (old.connections, new.connections) == (2, 1)
+        await pool.close()
 
 
 async def test_a_race_that_is_given_up_leaves_no_socket(monkeypatch, eventually):
