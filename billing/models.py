@@ -20,6 +20,8 @@ from accounts.scope import ScopedManager
 from billing.pricing import RATE_CEILING
 
 __all__ = [
+    "SLOW_MS",
+    "SLOW_START_MS",
     "Account",
     "CallStatus",
     "LedgerEntry",
@@ -99,6 +101,12 @@ class UsageSource(models.TextChoices):
     REPORTED = "reported", _("Reported")
     PARTIAL = "partial", _("Partial")
     ESTIMATED = "estimated", _("Estimated")
+
+
+# From here on a call is in the index of those whose first token, or whose end, came late: what is looked for is rare.
+# The indexes themselves are SQL of the migrations, for the table is partitioned.
+SLOW_START_MS = 2_000
+SLOW_MS = 20_000
 
 
 class UsageRecord(models.Model):

@@ -174,6 +174,12 @@ def day(value: datetime | None) -> SafeString | str:
 
 
 @register.filter
+def plain_moment(value: datetime) -> str:
+    """A date with hours and minutes, without markup."""
+    return f"{timezone.localtime(value):%Y-%m-%d %H:%M}"
+
+
+@register.filter
 def plain_hour(value: datetime) -> str:
     """Hours and minutes, without markup."""
     return f"{timezone.localtime(value):%H:%M}"
