@@ -18,7 +18,7 @@ _NAMED = ("upstream", *_OPEN)
 
 @dataclass(frozen=True, slots=True)
 class AttemptRow:
-    """One attempt on the call's page. `details` is what else the record says, for operators."""
+    """One attempt on the call's page: `result` is the record's word. `details` is what else it says, for operators."""
 
     upstream: str
     upstream_model: str

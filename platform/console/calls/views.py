@@ -112,7 +112,10 @@ def call_page(request: PageRequest, call_id: uuid.UUID) -> HttpResponse:
         "waterfall": waterfall.draw_waterfall(
             call.stages, call.total_ms, ttft_ms=call.ttft_ms, ttfb_ms=call.ttfb_ms
         ),
-        "attempts": tried,
+        "attempts": [
+            (attempt, words.attempt_result(attempt.result, is_last=n == len(tried), status=call.status))
+            for n, attempt in enumerate(tried, 1)
+        ],
         "has_details": any(attempt.details for attempt in tried),
         "stage_names": words.STAGE_NAMES,
         "stage_help": words.STAGE_HELP,
