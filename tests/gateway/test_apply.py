@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from django.conf import settings as site_settings
 from django.core.management import call_command
+from django.db import connection
 
 from accounts import scope
 from accounts.keys import fingerprint
@@ -13,6 +14,7 @@ from accounts.models import Key, Member, Organization, User
 from accounts.permissions import SYSTEM
 from accounts.services.keys import revoke_key
 from billing.models import Account, LedgerEntry, Price
+from billing.prices import prices_in_force
 from relay.models import Change, Model, Route, Upstream
 from relay.services.upstreams import terms_of
 
@@ -44,6 +46,14 @@ organizations:
       - {name: ci, value: VALUE, member: ann@acme.example, models: [kimi-k2], limits: {rpm: 600}}
       - {name: laptop}
 """.replace("VALUE", KEY)
+TWO_MODELS = FILE.replace(
+    "organizations:",
+    """  - name: deepseek-v4
+    price: {currency: CNY, input: "7.00", output: "9.00"}
+    routes:
+      - {upstream: kimi-a, upstream_model: deepseek-v4}
+organizations:""",
+)
 
 
 class Site:
@@ -155,6 +165,49 @@ def test_a_dry_run_shows_the_difference_and_writes_nothing(site: Site) -> None:
     site.apply(FILE)
     site.apply(FILE.replace("Acme Ltd", "Acme Inc"), dry_run=True)
     assert Organization.objects.get().title == "Acme Ltd"
+
+
+def everything_in_the_database() -> dict[str, list[str]]:
+    """All rows of all tables, as text, and what identifies the next price."""
+    with connection.cursor() as cursor:
+        found = {}
+        for table in sorted(connection.introspection.table_names(cursor)):
+            cursor.execute(f'SELECT t::text FROM "{table}" AS t ORDER BY 1')
+            found[table] = [row[0] for row in cursor.fetchall()]
+        cursor.execute("SELECT billing_next_price_version()")
+        found["next price"] = [str(cursor.fetchone()[0])]
+    return found
+
+
+def test_a_dry_run_leaves_no_trace_at_all(site: Site) -> None:
+    site.apply(FILE)
+    before = everything_in_the_database()
+    changed = FILE.replace('input: "4.00"', 'input: "5.00"').replace("acme", "bolt").replace(KEY, OTHER_KEY)
+
+    for _again in range(3):
+        lines = site.apply(changed, dry_run=True)
+        assert any(line.startswith("~ price of kimi-k2, version 2: input 4 -> 5") for line in lines)
+
+    assert everything_in_the_database() == before
+    assert Price.objects.get().pk == 1
+    assert any("version 2:" in line for line in site.apply(changed))
+
+
+def test_a_file_that_is_refused_uses_up_no_price_version(site: Site) -> None:
+    site.apply(FILE)
+    with pytest.raises(SystemExit):
+        site.apply(FILE.replace('input: "4.00"', 'input: "5.00"').replace("kimi-a, up", "kimi-x, up"))
+
+    assert any(", version 2:" in line for line in site.apply(FILE.replace('input: "4.00"', 'input: "5.00"')))
+
+
+def test_a_price_keeps_its_version_when_another_one_changes(site: Site) -> None:
+    site.apply(TWO_MODELS)
+    before = {price.model_name: price.pk for price in Price.objects.all()}
+    site.apply(TWO_MODELS.replace('input: "7.00"', 'input: "8.00"').replace("title: Acme Ltd", "title: Acme"))
+
+    now = {price.model_name: price.pk for price in prices_in_force()}
+    assert now == {"kimi-k2": before["kimi-k2"], "deepseek-v4": 3}
 
 
 def test_an_upstreams_change_names_the_fields_and_not_the_values(site: Site) -> None:
@@ -340,6 +393,25 @@ def test_a_key_that_a_person_revoked_stays_dead(site: Site) -> None:
     lines = site.apply(FILE)
     assert "was revoked and stays so" in lines[0]
     assert not Key.objects.filter(name="ci", revoked_at=None).exists()
+
+
+def test_a_generated_key_that_a_person_revoked_is_not_made_anew(site: Site) -> None:
+    site.apply(FILE)
+    revoke_key(acting=SYSTEM, key=key_named("laptop"), reason="lost")
+
+    for _again in range(2):
+        lines = site.apply(FILE)
+        assert "the key laptop was revoked and stays so" in lines[0]
+        assert lines[1:] == ["nothing to change"]
+    assert not Key.objects.filter(name="laptop", revoked_at=None).exists()
+    assert "+ key desktop of acme" in site.apply(FILE.replace("name: laptop", "name: desktop"))
+
+
+def test_a_generated_key_that_was_pruned_is_made_anew(site: Site) -> None:
+    site.apply(FILE)
+    site.apply(FILE.replace("      - {name: laptop}\n", ""), prune=True)
+
+    assert "+ key laptop of acme" in site.apply(FILE)
 
 
 def test_a_key_for_a_model_that_is_not_there_gets_a_note(site: Site) -> None:
