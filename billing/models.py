@@ -29,6 +29,7 @@ __all__ = [
     "PostingKind",
     "Price",
     "SpentTotal",
+    "UsageHour",
     "UsageRecord",
     "UsageSource",
 ]
@@ -267,3 +268,27 @@ class SpentTotal(models.Model):
 
     def __str__(self) -> str:
         return f"{self.organization_id}/{self.level}: {self.spent_nano}"
+
+
+class UsageHour(models.Model):
+    """Usage summed by the hour, kept by ingestion (billing.roll_ups): `member_id` 0 is the whole organization."""
+
+    pk = models.CompositePrimaryKey("organization", "hour", "member_id", "model", "ttft_class")
+    organization = models.ForeignKey(
+        Organization, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+", db_index=False
+    )
+    hour = models.DateTimeField()
+    member_id = models.BigIntegerField()
+    model = models.CharField(max_length=200)
+    ttft_class = models.SmallIntegerField()
+    calls = models.BigIntegerField(default=0)
+    errors = models.BigIntegerField(default=0)
+    input_tokens = models.BigIntegerField(default=0)
+    cached_tokens = models.BigIntegerField(default=0)
+    output_tokens = models.BigIntegerField(default=0)
+    amount_nano = models.BigIntegerField(default=0)
+
+    objects = ScopedManager()
+
+    def __str__(self) -> str:
+        return f"{self.organization_id}/{self.member_id} {self.hour:%Y-%m-%dT%H}: {self.calls}"

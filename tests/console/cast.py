@@ -23,6 +23,7 @@ from accounts.services.members import add_member
 from accounts.services.organizations import create_organization
 from billing.ledger import book_opening_credit
 from billing.models import Price, UsageRecord
+from billing.roll_ups import roll_up
 from relay.models import Model
 
 PASSWORD = "a long enough password"
@@ -189,8 +190,9 @@ def insert_many_calls(
             """,
             [count, template.id],
         )
+        cursor.execute(roll_up("billing_usagerecord"))
         cursor.execute("SET LOCAL ROLE relay_owner")
-        cursor.execute("ANALYZE billing_usagerecord")
+        cursor.execute("ANALYZE billing_usagerecord, billing_usagehour")
         cursor.execute("SET LOCAL ROLE relay_app")
 
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db import connection
 from django.db.models import Q, QuerySet
 
 from billing.models import SLOW_MS, SLOW_START_MS, CallStatus, UsageRecord
 from console.calls.filters import CallFilters
 from console.gate import Sight
+from console.plans import count_rows_not_pages
 
 __all__ = ["LOOK_AT", "Found", "Place", "Wanted", "in_sight", "search"]
 
@@ -69,7 +69,7 @@ def search(
     """The newest `size` calls in sight that are wanted, from `after` on, as far as one page looks."""
     if wanted.keys == () or wanted.members == ():
         return Found([], None)
-    _count_rows_not_pages()
+    count_rows_not_pages()
     conditions = _conditions(sight, wanted)
     lane, floor = _choose(_lanes(sight, wanted), frozenset(conditions), wanted.filters, after)
     found: list[UsageRecord] = []
@@ -84,19 +84,6 @@ def search(
     if len(found) > size:
         return Found(found[:size], _place_of(found[size - 1]))
     return Found(found, floor)
-
-
-def _count_rows_not_pages() -> None:
-    """Until the end of the transaction PostgreSQL compares ways by the rows they read.
-
-    The calls of one organization, key or model lie scattered among those of others. For that PostgreSQL takes an index
-    of theirs to be dear, and rather reads everybody's newest calls until enough of them are theirs: after a quiet time,
-    very many. (The newest part of the log, which pages are about, is in memory anyway.)
-    """
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT set_config('random_page_cost', '0.01', true), set_config('seq_page_cost', '0.01', true)"
-        )
 
 
 def in_sight(sight: Sight) -> QuerySet[UsageRecord]:
