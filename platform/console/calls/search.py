@@ -191,7 +191,7 @@ def _choose(
 def _floor(lane: Lane, filters: CallFilters, after: Place | None) -> Place | None:
     """The last of the next `LOOK_AT` calls along a lane, or None if it has fewer."""
     share = LOOK_AT // len(lane.parts)
-    floors = []
+    floors: list[Place] = []
     for part in lane.parts:
         calls = _in_time(UsageRecord.objects.filter(part), filters, after)
         floors += calls.values_list("created_at", "id")[share - 1 : share]

@@ -13,6 +13,7 @@ from relay.errors import ErrorKind
 __all__ = [
     "ATTEMPT_RESULTS",
     "PARTY_NAMES",
+    "RECORDED_KINDS",
     "STAGE_HELP",
     "STAGE_NAMES",
     "TOKEN_NAMES",
@@ -138,6 +139,19 @@ _BY_KIND: dict[str, Promise] = {
     # Written by whoever takes over the journal of a process that is no more (relay.metering.takeover).
     "process_killed": _("The process was ended from outside, or its machine was."),
 }
+# Kinds of which there can be records: without a key, or at no path of ours, nobody is known whose record it would be.
+RECORDED_KINDS = tuple(
+    str(kind)
+    for kind in _BY_KIND
+    if kind
+    not in {
+        ErrorKind.NO_KEY,
+        ErrorKind.KEYS_DIFFER,
+        ErrorKind.WRONG_KEY,
+        ErrorKind.UNKNOWN_PATH,
+        ErrorKind.UNKNOWN_METHOD,
+    }
+)
 # What other words are right for once the answer had begun.
 _AFTER_CONTENT: dict[str, Promise] = {
     CallStatus.UPSTREAM_ERROR: _("The answer broke off before its end. What had been delivered counts."),

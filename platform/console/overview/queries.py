@@ -148,8 +148,8 @@ def _roll_up(rows: Iterable[Any], newest: Figures) -> Figures:
     sums = [0] * 6
     for _bucket, _model, ttft_class, *figures in rows:
         classes[ttft_class] += figures[0]
-        sums = [int(total + figure) for total, figure in zip(sums, figures, strict=True)]
-    found = Figures(*sums, newest.ttft_p50_ms, newest.ttft_p95_ms)
+        sums = [total + figure for total, figure in zip(sums, figures, strict=True)]
+    found = _figures([*sums, newest.ttft_p50_ms, newest.ttft_p95_ms])
     if any(ttft_class >= 0 for ttft_class in classes):
         found = replace(
             found, ttft_p50_ms=ttft_percentile(classes, 0.5), ttft_p95_ms=ttft_percentile(classes, 0.95)

@@ -230,3 +230,20 @@ def test_a_search_that_stopped_says_how_far_it_came_and_leads_on(cast, signed_in
 
     second = browser.get(first.context["next_url"])
     assert [call.id for call in second.context["page"].calls] == [oldest.id]
+
+
+@pytest.mark.parametrize("word", ["member=ann@example.com", "min_total_ms=1", "error_kind=budget_spent"])
+def test_every_filter_in_use_stands_in_the_form(cast, signed_in, word):
+    name, value = word.split("=")
+    page = signed_in("ann").get("/calls/", {name: value}).content.decode()
+
+    assert re.search(rf'name="{name}" type="text" value="{value}"', page)
+    assert '<details class="filters-more" open>' in page
+    assert '<details class="filters-more">' in signed_in("ann").get("/calls/").content.decode()
+
+
+def test_an_employee_is_offered_no_members(cast, signed_in):
+    page = signed_in("erin").get("/calls/").content.decode()
+
+    assert 'name="member"' not in page
+    assert "ann@example.com" not in page
