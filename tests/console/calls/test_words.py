@@ -11,11 +11,13 @@ from relay.errors import RULES, ErrorKind
 
 ANSWERED = [Attempt(1, "secret", "m", http_status=200).shown()]
 # Kinds that the relay refuses or ends a call with before it asks an upstream, and those it can end with later.
-EARLY = {kind for kind, rule in RULES.items() if rule.status in ("refused", "client_error")} - {
-    ErrorKind.UPSTREAM_REJECTED
-}
-GROWN = {ErrorKind.BALANCE_SPENT, ErrorKind.BUDGET_SPENT, ErrorKind.COUNTERS_AWAY}
-LATE = {kind for kind, rule in RULES.items() if rule.status not in ("refused", "client_error")}
+EARLY = [
+    kind
+    for kind, rule in RULES.items()
+    if rule.status in ("refused", "client_error") and kind != ErrorKind.UPSTREAM_REJECTED
+]
+GROWN = [ErrorKind.BALANCE_SPENT, ErrorKind.BUDGET_SPENT, ErrorKind.COUNTERS_AWAY]
+LATE = [kind for kind, rule in RULES.items() if rule.status not in ("refused", "client_error")]
 REASONS = ("", "stop", "length", "done_without_finish", "no_terminal_event", "a-word-of-its-own")
 
 
@@ -26,7 +28,7 @@ def endings() -> list[UsageRecord]:
         found.append(UsageRecord(status=RULES[kind].status, error_kind=kind.value))
     found.append(UsageRecord(status="client_error", error_kind="upstream_rejected", attempts=ANSWERED))
     found.append(UsageRecord(status="interrupted", error_kind="process_killed"))
-    for kind, reason, ttft in itertools.product(GROWN | LATE, REASONS, (None, 700.0)):
+    for kind, reason, ttft in itertools.product(GROWN + LATE, REASONS, (None, 700.0)):
         found.append(
             UsageRecord(
                 status=RULES[kind].status,
@@ -88,7 +90,7 @@ def test_no_ending_is_told_as_another(call):
         assert "The model came to its end" not in text
 
 
-@pytest.mark.parametrize("kind", [*GROWN])
+@pytest.mark.parametrize("kind", GROWN)
 @pytest.mark.parametrize("ttft_ms", [None, 700.0])
 def test_a_stream_that_a_limit_ended_was_stopped_and_not_refused(kind, ttft_ms):
     call = UsageRecord(
