@@ -1,6 +1,6 @@
 """Pure. The attempts of a call as they may be shown: upstream names and details only to operators.
 
-An attempt is what `relay.call.Attempt.shown` wrote into the record: `upstream`, `upstream_model`, `result` (`ok` or an
+An attempt is what `relay.call.Attempt` wrote into the record: `upstream`, `upstream_model`, `result` (`ok` or an
 error kind), `ms`, and `http_status` where the upstream answered at all.
 """
 
