@@ -2,10 +2,10 @@
 
 `ingest` runs inside relay processes over an asynchronous connection that has taken on the role
 `relay_ingest`; no ORM. One statement writes the records, one posting per organization over what was really
-inserted, and the lifetime totals that lost limit counters are rebuilt from. The call id makes it idempotent:
-a batch may come twice, in any order, from two processes at once. Records are inserted in the order of their
-ids and totals raised in the order of their levels afterwards, so that two batches take their locks in one
-order.
+inserted, the lifetime totals that lost limit counters are rebuilt from, and the sums by the hour. The call id
+makes it idempotent: a batch may come twice, in any order, from two processes at once. Records are inserted in
+the order of their ids and totals raised in the order of their levels afterwards, so that two batches take
+their locks in one order.
 
 The batch travels as one JSON document, made of the very lines that the journal has, so that nothing is read
 or written again on the way: 33,000 rows a second were measured so, against 10,000 with one array per column,
@@ -27,6 +27,8 @@ from psycopg.rows import scalar_row
 
 from billing import fitting
 from billing.records import CallRecord
+from billing.roll_ups import COLUMNS as ROLLED_UP
+from billing.roll_ups import roll_up
 
 __all__ = ["BATCH", "IngestResult", "Rejected", "ingest", "ingest_lines"]
 
@@ -117,7 +119,7 @@ _STATEMENT = f"""
              ON amount_nano > 0 AND payer = organization_id AND paid_in IS NOT DISTINCT FROM left(currency, 3)
         ORDER BY id
         ON CONFLICT DO NOTHING
-        RETURNING organization_id, key_id, currency, amount_nano, posting_id
+        RETURNING key_id, currency, posting_id, {", ".join(ROLLED_UP)}
     ), posted AS (
         INSERT INTO billing_posting (id, organization_id, kind, reference, memo, created_at)
         SELECT posting_id, organization_id, 'usage', gen_random_uuid(), '', now()
@@ -135,6 +137,7 @@ _STATEMENT = f"""
         GROUP BY organization_id, level ORDER BY organization_id, level
         ON CONFLICT (organization_id, level) DO UPDATE
             SET spent_nano = t.spent_nano + excluded.spent_nano, calls = t.calls + excluded.calls
+    ), hours AS ({roll_up("inserted")}
     )
     SELECT count(*) FROM inserted
 """

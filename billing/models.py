@@ -20,6 +20,8 @@ from accounts.scope import ScopedManager
 from billing.pricing import RATE_CEILING
 
 __all__ = [
+    "SLOW_MS",
+    "SLOW_START_MS",
     "Account",
     "CallStatus",
     "LedgerEntry",
@@ -27,6 +29,7 @@ __all__ = [
     "PostingKind",
     "Price",
     "SpentTotal",
+    "UsageHour",
     "UsageRecord",
     "UsageSource",
 ]
@@ -99,6 +102,12 @@ class UsageSource(models.TextChoices):
     REPORTED = "reported", _("Reported")
     PARTIAL = "partial", _("Partial")
     ESTIMATED = "estimated", _("Estimated")
+
+
+# From here on a call is in the index of those whose first token, or whose end, came late: what is looked for is rare.
+# The indexes themselves are SQL of the migrations, for the table is partitioned.
+SLOW_START_MS = 2_000
+SLOW_MS = 20_000
 
 
 class UsageRecord(models.Model):
@@ -259,3 +268,27 @@ class SpentTotal(models.Model):
 
     def __str__(self) -> str:
         return f"{self.organization_id}/{self.level}: {self.spent_nano}"
+
+
+class UsageHour(models.Model):
+    """Usage summed by the hour, kept by ingestion (billing.roll_ups): `member_id` 0 is the whole organization."""
+
+    pk = models.CompositePrimaryKey("organization", "hour", "member_id", "model", "ttft_class")
+    organization = models.ForeignKey(
+        Organization, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+", db_index=False
+    )
+    hour = models.DateTimeField()
+    member_id = models.BigIntegerField()
+    model = models.CharField(max_length=200)
+    ttft_class = models.SmallIntegerField()
+    calls = models.BigIntegerField(default=0)
+    errors = models.BigIntegerField(default=0)
+    input_tokens = models.BigIntegerField(default=0)
+    cached_tokens = models.BigIntegerField(default=0)
+    output_tokens = models.BigIntegerField(default=0)
+    amount_nano = models.BigIntegerField(default=0)
+
+    objects = ScopedManager()
+
+    def __str__(self) -> str:
+        return f"{self.organization_id}/{self.member_id} {self.hour:%Y-%m-%dT%H}: {self.calls}"

@@ -16,23 +16,23 @@ __all__ = ["console"]
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """One entry of the navigation: its first page, and what the names of all its pages begin with.
+    """One entry of the navigation: its first page, and what the names of all its pages begin with (one or several).
 
     `needs` names a property of `Visitor` that must hold to see it.
     """
 
     page: str
-    views: str
+    views: tuple[str, ...]
     title: Promise
     icon: str
     needs: str = ""
 
 
 _ROOMS = (
-    Room("console:overview", "console:overview", _("Overview"), "house"),
-    Room("console:call_list", "console:call_", _("Calls"), "route"),
-    Room("console:key_list", "console:key_", _("Keys"), "key-round"),
-    Room("console:money", "console:money", _("Money"), "wallet", "sees_money"),
+    Room("console:overview", ("console:overview",), _("Overview"), "house"),
+    Room("console:call_list", ("console:call_",), _("Calls"), "route"),
+    Room("console:key_list", ("console:key_",), _("Keys"), "key-round"),
+    Room("console:money", ("console:money", "console:top_up"), _("Money"), "wallet", "sees_money"),
 )
 
 

@@ -5,6 +5,7 @@ from django.urls import path
 from console import appearance, organizations
 from console.calls import views as calls
 from console.keys import views as keys
+from console.money import top_up
 from console.money import views as money
 from console.overview import views as overview
 
@@ -20,6 +21,7 @@ urlpatterns = [
     path("keys/<int:key_id>/", keys.key_change, name="key_change"),
     path("keys/<int:key_id>/revoke/", keys.key_revoke, name="key_revoke"),
     path("money/", money.money, name="money"),
+    path("money/top-up/", top_up.top_up, name="top_up"),
     path("organizations/", organizations.organization_list, name="organizations"),
     path("theme/", appearance.choose_theme, name="theme"),
 ]

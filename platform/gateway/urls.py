@@ -1,9 +1,10 @@
 """Every address that the console process answers. The relay hands over what is not a call."""
 
 from allauth.account import views as account
-from django.urls import URLPattern, URLResolver, include, path
+from django.urls import URLPattern, URLResolver, include, path, re_path
 
 from console import health
+from console.api.without_v1 import PATHS, without_v1
 
 handler400 = "gateway.hosts.bad_request"
 
@@ -19,5 +20,6 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("password/again/", account.reauthenticate, name="account_reauthenticate"),
     path("api/v1/", include("console.api.urls")),
     path("v1/", include("console.api.managed_urls")),
+    re_path(PATHS, without_v1),
     path("", include("console.urls")),
 ]

@@ -7,7 +7,7 @@ acme: ann (owner), adam (admin), fay (finance), erin (employee, holds the key `l
 import json
 import random
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -23,6 +23,7 @@ from accounts.services.members import add_member
 from accounts.services.organizations import create_organization
 from billing.ledger import book_opening_credit
 from billing.models import Price, UsageRecord
+from billing.roll_ups import roll_up
 from relay.models import Model
 
 PASSWORD = "a long enough password"
@@ -149,8 +150,13 @@ def insert_calls(records: list[dict[str, Any]]) -> list[UsageRecord]:
     return [UsageRecord(**record) for record in records]
 
 
-def insert_many_calls(cast: Cast, count: int) -> None:
-    """Many calls of acme and of bolt, one every two seconds back from now, made by the database itself."""
+def insert_many_calls(
+    cast: Cast, count: int, *, apart: str = "2 seconds", more: Mapping[str, str] | None = None
+) -> None:
+    """Many calls of acme and of bolt, one every two seconds back from now, made by the database itself.
+
+    `more` has SQL for further columns; `n` counts the calls from 1, the newest.
+    """
     template = cast.calls([{"key": "ci"}])[0]
     other = cast.keys["bolt-ci"]
     columns = [
@@ -165,8 +171,9 @@ def insert_many_calls(cast: Cast, count: int) -> None:
             f"CASE WHEN n %% 5 = 0 THEN NULL WHEN n %% 3 = 0 THEN {cast.members['erin'].pk} ELSE member_id END"
         ),
         "model": "CASE WHEN n %% 7 = 0 THEN 'deepseek-v4' ELSE model END",
-        "ttft_ms": "100 + (n * 7919) %% 3000",
-        "total_ms": "400 + (n * 7919) %% 9000",
+        "ttft_ms": "100 + (n::bigint * 7919) %% 3000",
+        "total_ms": "400 + (n::bigint * 7919) %% 9000",
+        **(more or {}),
     }
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL ROLE relay_ingest")
@@ -177,14 +184,15 @@ def insert_many_calls(cast: Cast, count: int) -> None:
                    || substr(md5(n::text), 1, 3) || '8' || substr(md5(n::text), 4, 15))::uuid,
                    {", ".join(changed.get(name, name) for name in columns)}
             FROM billing_usagerecord,
-                 LATERAL (SELECT n, date_trunc('milliseconds', now() - n * interval '2 seconds') AS moment
+                 LATERAL (SELECT n, date_trunc('milliseconds', now() - n * interval '{apart}') AS moment
                           FROM generate_series(1, %s) AS n) AS series
             WHERE id = %s
             """,
             [count, template.id],
         )
+        cursor.execute(roll_up("billing_usagerecord"))
         cursor.execute("SET LOCAL ROLE relay_owner")
-        cursor.execute("ANALYZE billing_usagerecord")
+        cursor.execute("ANALYZE billing_usagerecord, billing_usagehour")
         cursor.execute("SET LOCAL ROLE relay_app")
 
 

@@ -52,7 +52,20 @@ def test_shares_are_finer_where_they_are_small(share, text):
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0, "0"), (8_968, "8,968"), (12_345, "12.3k"), (4_560_000, "4.56M"), (7_000_000_000, "7G")],
+    [
+        (0, "0"),
+        (8_968, "8,968"),
+        (12_345, "12.3k"),
+        (17_009, "17.0k"),
+        (99_960, "100k"),
+        (485_000, "485k"),
+        (999_499, "999k"),
+        (999_999, "1.00M"),
+        (4_560_000, "4.56M"),
+        (9_699_000, "9.70M"),
+        (7_000_000_000, "7.00G"),
+        (12_000_000_000_000_000, "12,000T"),
+    ],
 )
 def test_large_numbers_are_short_and_exact_in_the_title(value, text):
     shown = form.compact(value)

@@ -18,7 +18,7 @@ def empty_tables(url: str) -> None:
                 owner.execute(
                     "TRUNCATE accounts_organization, accounts_user, relay_model, relay_upstream CASCADE"
                 )
-                owner.execute("TRUNCATE billing_usagerecord, billing_price, relay_change")
+                owner.execute("TRUNCATE billing_usagerecord, billing_usagehour, billing_price, relay_change")
                 return
             except psycopg.errors.DeadlockDetected:
                 if not attempts_left:

@@ -98,3 +98,22 @@ def test_a_key_for_a_model_that_is_not_there_gets_a_note(site: Site) -> None:
     notes = [line for line in lines if line.startswith("note: ")]
     assert "there is no model 'kimi-k3'" in notes[0]
     assert "'moonshot-auto' is an alias: name the model itself, 'kimi-k2'" in notes[1]
+
+
+def test_a_generated_key_that_a_person_revoked_is_not_made_anew(site: Site) -> None:
+    site.apply(FILE)
+    revoke_key(acting=SYSTEM, key=key_named("laptop"), reason="lost")
+
+    for _again in range(2):
+        lines = site.apply(FILE)
+        assert "the key laptop was revoked and stays so" in lines[0]
+        assert lines[1:] == ["nothing to change"]
+    assert not Key.objects.filter(name="laptop", revoked_at=None).exists()
+    assert "+ key desktop of acme" in site.apply(FILE.replace("name: laptop", "name: desktop"))
+
+
+def test_a_generated_key_that_was_pruned_is_made_anew(site: Site) -> None:
+    site.apply(FILE)
+    site.apply(FILE.replace("      - {name: laptop}\n", ""), prune=True)
+
+    assert "+ key laptop of acme" in site.apply(FILE)

@@ -183,7 +183,7 @@ def test_without_the_database_nobody_is_told_that_a_key_is_wrong(
     make_relay: Callable[..., World], practice: PracticeProcess, database_proxy: TcpProxy, trouble: str
 ) -> None:
     """However many are asked about, and whether the database is gone or only silent."""
-    world = make_relay(DATABASE_URL=through(database_proxy))
+    world = make_relay(DATABASE_URL=database_through(database_proxy))
     tenant = world.tenant(practice.url)
 
     def guess(number: int) -> Answer:

@@ -57,7 +57,11 @@ class CallList(APIView):
         responses={200: page_serializer(CallSerializer), **refusals(400, 404)},
     )
     def get(self, request: Request) -> Response:
-        """The newest calls that the filters let through."""
+        """The newest calls that the filters let through.
+
+        Where something rare is asked for, a page ends after a bounded search: with fewer results than `page_size`, or
+        none, and a `next` that goes on from there. Only a `next` of null is the end of the list.
+        """
         with entered(request) as caller:
             words = request.query_params
             filters = parse_filters(words, caller.zone)

@@ -1,18 +1,17 @@
 """`/api/v1/keys/`: an organization's keys for programs that hand them out."""
 
-from django.db import transaction
-from django.http import Http404
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import status
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from accounts.errors import Conflict, Invalid
+from accounts.errors import Invalid
 from accounts.models import Key
-from accounts.services.keys import KeyTerms, change_key, create_key, rename_key, revoke_key, terms_of
+from accounts.services.keys import KeyTerms, create_key, revoke_key
 from console.api.authentication import MayUseControlApi
-from console.api.callers import ApiCaller, entered
+from console.api.callers import entered
+from console.api.key_access import change_found_key, find_key
 from console.api.key_records import (
     KeyChangeSerializer,
     KeyCreatedSerializer,
@@ -117,15 +116,13 @@ class KeyPage(APIView):
         given = KeyChangeSerializer(data=request.data)
         given.is_valid(raise_exception=True)
         with entered(request) as caller:
-            key = find_key(caller, key_id)
-            if key.revoked_at is not None:
-                raise Conflict("id", "The key is revoked; it cannot be changed any more.")
-            with transaction.atomic():
-                terms = changed_terms(terms_of(key), given.validated_data, key.organization)
-                name = given.validated_data.get("name", key.name)
-                if name != key.name:
-                    rename_key(acting=caller.acting, key=key, name=name)
-                change_key(acting=caller.acting, key=key, terms=terms)
+            fields = given.validated_data
+            key = change_found_key(
+                caller,
+                key_id,
+                name=fields.get("name"),
+                terms=lambda terms, organization: changed_terms(terms, fields, organization),
+            )
             return Response(_serialized(key))
 
     @extend_schema(
@@ -139,15 +136,6 @@ class KeyPage(APIView):
         with entered(request) as caller:
             revoke_key(acting=caller.acting, key=find_key(caller, key_id), reason="control API")
             return Response(status=status.HTTP_204_NO_CONTENT)
-
-
-def find_key(caller: ApiCaller, key_id: int) -> Key:
-    """Raises Http404 for a key they may not see, as for one that does not exist."""
-    keys = caller.keys().select_related("organization", "member__user")
-    key = keys.filter(pk=key_id).first() if key_id < 2**63 else None
-    if key is None:
-        raise Http404("no such key")
-    return key
 
 
 def _serialized(key: Key) -> dict[str, object]:

@@ -4,18 +4,17 @@ from datetime import date, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from django.db import transaction
 from django.utils.translation import gettext as _
 from rest_framework import serializers, status
 from rest_framework.response import Response
 
-from accounts.errors import Conflict, Invalid
+from accounts.errors import Invalid
 from accounts.models import Key, Organization, Scope
-from accounts.services.keys import KeyTerms, change_key, create_key, rename_key, revoke_key, terms_of
+from accounts.services.keys import KeyTerms, create_key, revoke_key
 from console.api.callers import entered
 from console.api.fields import AmountField, BodySerializer, MomentField
+from console.api.key_access import change_found_key, find_key
 from console.api.key_records import changed_terms
-from console.api.keys import find_key
 from console.api.managed_base import KeyRequest, ManagingView
 from console.api.pages import next_address, page_size
 from console.calls.filters import parse_moment
@@ -98,15 +97,13 @@ class ApiKeyPage(ManagingView):
         given = ApiKeyChange(data=request.data)
         given.is_valid(raise_exception=True)
         with entered(request) as caller:
-            key = find_key(caller, key_id)
-            if key.revoked_at is not None:
-                raise Conflict("id", "The key is revoked; it cannot be changed any more.")
-            with transaction.atomic():
-                terms = _terms(terms_of(key), given.validated_data, key.organization)
-                name = given.validated_data.get("name", key.name)
-                if name != key.name:
-                    rename_key(acting=caller.acting, key=key, name=name)
-                change_key(acting=caller.acting, key=key, terms=terms)
+            fields = given.validated_data
+            key = change_found_key(
+                caller,
+                key_id,
+                name=fields.get("name"),
+                terms=lambda terms, organization: _terms(terms, fields, organization),
+            )
             return Response(_single(key))
 
     def delete(self, request: KeyRequest, key_id: int) -> Response:

@@ -3,7 +3,7 @@
 from django.urls import path, re_path
 from drf_spectacular.views import SpectacularAPIView
 
-from console.api import calls, keys, nothing
+from console.api import calls, keys, nothing, top_ups
 
 __all__ = ["urlpatterns"]
 
@@ -12,6 +12,7 @@ urlpatterns = [
     path("calls/<uuid:call_id>/", calls.CallPage.as_view(), name="api_call"),
     path("keys/", keys.KeyList.as_view(), name="api_keys"),
     path("keys/<int:key_id>/", keys.KeyPage.as_view(), name="api_key"),
+    path("organizations/<str:name>/top_ups/", top_ups.TopUps.as_view(), name="api_top_ups"),
     path(
         "schema/",
         SpectacularAPIView.as_view(permission_classes=[], authentication_classes=[]),

@@ -1,6 +1,6 @@
 """Pure. The attempts of a call as they may be shown: upstream names and details only to operators.
 
-An attempt is what `relay.call.Attempt.shown` wrote into the record: `upstream`, `upstream_model`, `result` (`ok` or an
+An attempt is what `relay.call.Attempt` wrote into the record: `upstream`, `upstream_model`, `result` (`ok` or an
 error kind), `ms`, and `http_status` where the upstream answered at all.
 """
 
@@ -18,7 +18,7 @@ _NAMED = ("upstream", *_OPEN)
 
 @dataclass(frozen=True, slots=True)
 class AttemptRow:
-    """One attempt on the call's page. `details` is what else the record says, for operators."""
+    """One attempt on the call's page: `result` is the record's word. `details` is what else it says, for operators."""
 
     upstream: str
     upstream_model: str

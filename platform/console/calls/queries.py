@@ -1,8 +1,7 @@
 """Reads of the call log. All run inside a scope (accounts.scope).
 
-Lists are paged by key: the next page starts after (created_at, id) of the last row, in the order of the index
-`usage_newest_first` (one organization) or `usage_newest_of_site`, so a page costs the same wherever it lies. Nothing
-here counts rows or skips them.
+Lists are paged by key: the next page goes on after the (created_at, id) where the last one ended. How a page is found,
+and why it may end before it is full, is `console.calls.search`.
 """
 
 import uuid
@@ -18,6 +17,7 @@ from billing.models import UsageRecord
 from billing.records import created_at_of
 from console import cursor
 from console.calls.filters import CallFilters
+from console.calls.search import Place, Wanted, in_sight, search
 from console.gate import Sight
 
 __all__ = ["CallPage", "Names", "find_call", "find_names", "list_calls", "read_cursor", "visible_keys"]
@@ -30,10 +30,14 @@ _AROUND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class CallPage:
-    """One page of calls, newest first, and the cursor of the next one (None on the last)."""
+    """One page of calls, newest first, and the cursor of the next one (None on the last).
+
+    `searched_to` is the moment down to which a page was searched that ends before it is full and is not the last.
+    """
 
     calls: list[UsageRecord]
     next_cursor: str | None
+    searched_to: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +53,19 @@ def list_calls(
     sight: Sight,
     filters: CallFilters,
     *,
-    after: tuple[datetime, uuid.UUID] | None = None,
+    after: Place | None = None,
     size: int,
     only: Iterable[str] = (),
 ) -> CallPage:
-    """The newest `size` calls in sight that the filters let through, from `after` on."""
-    found = _narrow(_in_sight(sight), filters)
-    if after is not None:
-        found = found.filter(pk__lt=after)
-    if only:
-        found = found.only(*only)
-    calls = list(found.order_by("-created_at", "-id")[: size + 1])
-    if len(calls) <= size:
-        return CallPage(calls, None)
-    calls.pop()
-    return CallPage(calls, _make_cursor(calls[-1]))
+    """The newest `size` calls in sight that the filters let through, from `after` on, as far as one page looks."""
+    wanted = Wanted(
+        filters,
+        keys=_keys_called(filters.key) if filters.key else None,
+        members=_members_called(filters.member) if filters.member else None,
+    )
+    found = search(sight, wanted, after=after, size=size, only=only)
+    searched_to = found.end[0] if found.end is not None and len(found.calls) < size else None
+    return CallPage(found.calls, None if found.end is None else _make_cursor(found.end), searched_to)
 
 
 def find_call(sight: Sight, call_id: uuid.UUID) -> UsageRecord | None:
@@ -73,10 +75,10 @@ def find_call(sight: Sight, call_id: uuid.UUID) -> UsageRecord | None:
     except (ValueError, OverflowError):
         return None
     around = (moment - _AROUND, moment + _AROUND)
-    return _in_sight(sight).filter(created_at__range=around, id=call_id).first()
+    return in_sight(sight).filter(created_at__range=around, id=call_id).first()
 
 
-def read_cursor(text: str) -> tuple[datetime, uuid.UUID]:
+def read_cursor(text: str) -> Place:
     """The place that a cursor of this list names. Raises cursor.BadCursor."""
     moment, call_id = cursor.read(_CURSOR, text, 2)
     return _EPOCH + timedelta(microseconds=int(moment)), uuid.UUID(call_id)
@@ -110,48 +112,25 @@ def visible_keys(sight: Sight) -> QuerySet[Key]:
     return keys
 
 
-def _in_sight(sight: Sight) -> QuerySet[UsageRecord]:
-    calls = UsageRecord.objects.all()
-    if sight.organization_id is not None:
-        calls = calls.filter(organization_id=sight.organization_id)
-    if sight.member_id is not None:
-        calls = calls.filter(member_id=sight.member_id)
-    return calls
+def _keys_called(text: str) -> tuple[tuple[int, int], ...]:
+    """(organization, id) of the keys with this name or prefix, revoked ones included."""
+    return tuple(
+        Key.objects.filter(Q(name=text) | Q(prefix=text)).values_list("organization_id", "pk").distinct()
+    )
 
 
-def _narrow(calls: QuerySet[UsageRecord], filters: CallFilters) -> QuerySet[UsageRecord]:
-    wanted = {
-        "created_at__gte": filters.start,
-        "created_at__lt": filters.end,
-        "model": filters.model or None,
-        "status__in": filters.statuses or None,
-        "error_kind": filters.error_kind or None,
-        "task_id": filters.task_id or None,
-        "ttft_ms__gte": filters.min_ttft_ms,
-        "total_ms__gte": filters.min_total_ms,
-        "stream": filters.stream,
-    }
-    calls = calls.filter(**{name: value for name, value in wanted.items() if value is not None})
-    if filters.key:
-        named = Q(name=filters.key) | Q(prefix=filters.key)
-        calls = calls.filter(key_id__in=list(Key.objects.filter(named).values_list("pk", flat=True)))
-    if filters.member:
-        calls = calls.filter(member_id__in=list(_members_called(filters.member)))
-    return calls
-
-
-def _members_called(text: str) -> QuerySet[Any, int]:
-    """Ids of the members with this e-mail address or this id."""
+def _members_called(text: str) -> tuple[tuple[int, int], ...]:
+    """(organization, id) of the members with this e-mail address or this id."""
     named = Q(user__email=text.lower())
     if text.isascii() and text.isdecimal() and len(text) < 19:
         named |= Q(pk=int(text))
-    return Member.with_disabled.filter(named).values_list("pk", flat=True)
+    return tuple(Member.with_disabled.filter(named).values_list("organization_id", "pk"))
 
 
 def _pairs(rows: QuerySet[Any], name: str) -> dict[int | None, str]:
     return dict(rows.values_list("pk", name))
 
 
-def _make_cursor(call: UsageRecord) -> str:
-    moment = (call.created_at - _EPOCH) // timedelta(microseconds=1)
-    return cursor.make(_CURSOR, str(moment), call.id.hex)
+def _make_cursor(place: Place) -> str:
+    moment = (place[0] - _EPOCH) // timedelta(microseconds=1)
+    return cursor.make(_CURSOR, str(moment), place[1].hex)

@@ -10,6 +10,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from accounts.queries import members_of
 from billing.models import CallStatus
 from console import cursor
 from console.bounded import bounded
@@ -47,6 +48,8 @@ _LIST_FIELDS = (
     "currency",
     "upstream",
 )
+# Those that the form shows where one of them is in use, or on request.
+_MORE_FILTERS = ("member", "min_total_ms", "error_kind")
 _RANGE_NAMES = {
     "1h": _("1 h"),
     "24h": _("24 h"),
@@ -85,6 +88,11 @@ def call_list(request: PageRequest) -> HttpResponse:
         .filter(revoked_at=None)
         .order_by("name")
         .values_list("name", flat=True)[:_MAX_SUGGESTIONS],
+        "members": members_of(visitor.organization).values_list("user__email", flat=True)[:_MAX_SUGGESTIONS]
+        if visitor.sees_all_calls
+        else (),
+        "error_kinds": words.RECORDED_KINDS,
+        "more_filters": any(words_given.get(name) for name in _MORE_FILTERS),
         "narrowed": any(name in shown for name in FILTER_NAMES if name not in ("from", "to")),
         "is_first_page": "cursor" not in words_given,
         "next_url": visitor.url("console:call_list", **shown, cursor=page.next_cursor)
@@ -112,7 +120,10 @@ def call_page(request: PageRequest, call_id: uuid.UUID) -> HttpResponse:
         "waterfall": waterfall.draw_waterfall(
             call.stages, call.total_ms, ttft_ms=call.ttft_ms, ttfb_ms=call.ttfb_ms
         ),
-        "attempts": tried,
+        "attempts": [
+            (attempt, words.attempt_result(attempt.result, is_last=n == len(tried), status=call.status))
+            for n, attempt in enumerate(tried, 1)
+        ],
         "has_details": any(attempt.details for attempt in tried),
         "stage_names": words.STAGE_NAMES,
         "stage_help": words.STAGE_HELP,

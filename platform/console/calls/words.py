@@ -4,12 +4,23 @@ Unknown words (a newer relay, another release) are shown as they are; nothing he
 """
 
 from django.utils.functional import Promise
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from billing.models import CallStatus, UsageRecord
 from relay.errors import ErrorKind
 
-__all__ = ["PARTY_NAMES", "STAGE_HELP", "STAGE_NAMES", "TOKEN_NAMES", "Ending", "explain_ending"]
+__all__ = [
+    "ATTEMPT_RESULTS",
+    "PARTY_NAMES",
+    "RECORDED_KINDS",
+    "STAGE_HELP",
+    "STAGE_NAMES",
+    "TOKEN_NAMES",
+    "Ending",
+    "attempt_result",
+    "explain_ending",
+]
 
 STAGE_NAMES: dict[str, Promise] = {
     "queue": _("Wait for a place"),
@@ -60,6 +71,22 @@ TOKEN_NAMES: dict[str, Promise] = {
     "output": _("Output"),
 }
 
+# What an attempt came to (relay.failover): `ok`, an error kind, or that nobody waited for it any longer.
+ATTEMPT_RESULTS: dict[str, Promise] = {
+    "ok": _("Answered"),
+    ErrorKind.UPSTREAM_REJECTED: _("Rejected the request"),
+    ErrorKind.UPSTREAM_BUSY: _("At its limit"),
+    ErrorKind.UPSTREAM_CREDENTIAL: _("Did not accept the account"),
+    ErrorKind.UPSTREAM_UNREACHABLE: _("Not reached"),
+    ErrorKind.UPSTREAM_TIMEOUT: _("Not in time"),
+    ErrorKind.UPSTREAM_BROKE: _("An error of its own"),
+    ErrorKind.UPSTREAM_CUT: _("Broke off"),
+    ErrorKind.UPSTREAM_EMPTY: _("An empty answer"),
+    ErrorKind.UPSTREAM_GARBAGE: _("An unreadable answer"),
+    "client_gone": _("Given up, the call had ended"),
+}
+_BEGAN = _("Began to answer")
+
 _BY_STATUS: dict[str, Promise] = {
     CallStatus.OK: _("The answer was delivered whole."),
     CallStatus.CLIENT_ERROR: _("The request could not be carried out as it was sent."),
@@ -109,7 +136,45 @@ _BY_KIND: dict[str, Promise] = {
     ErrorKind.UPSTREAM_GARBAGE: _("The upstream's answer could not be read."),
     ErrorKind.SHUTDOWN: _("The relay was shut down while the call ran."),
     ErrorKind.INTERNAL: _("A fault of the relay. Its operators find it in the log under the call's id."),
+    # Written by whoever takes over the journal of a process that is no more (relay.metering.takeover).
+    "process_killed": _("The process was ended from outside, or its machine was."),
 }
+# Kinds of which there can be records: without a key, or at no path of ours, nobody is known whose record it would be.
+RECORDED_KINDS = tuple(
+    str(kind)
+    for kind in _BY_KIND
+    if kind
+    not in {
+        ErrorKind.NO_KEY,
+        ErrorKind.KEYS_DIFFER,
+        ErrorKind.WRONG_KEY,
+        ErrorKind.UNKNOWN_PATH,
+        ErrorKind.UNKNOWN_METHOD,
+    }
+)
+# What other words are right for once the answer had begun.
+_AFTER_CONTENT: dict[str, Promise] = {
+    CallStatus.UPSTREAM_ERROR: _("The answer broke off before its end. What had been delivered counts."),
+    CallStatus.CLIENT_ERROR: _("The answer broke off before its end."),
+}
+_KIND_AFTER_CONTENT: dict[str, Promise] = {
+    ErrorKind.UPSTREAM_BUSY: _("The upstream reported that it is at its limit."),
+    ErrorKind.UPSTREAM_TIMEOUT: _("The upstream fell silent, or the answer took longer than is allowed."),
+    ErrorKind.UPSTREAM_GARBAGE: _("A part of the upstream's answer could not be read."),
+}
+# A refusal where an upstream had been asked: the answer needed more than was held for it.
+_STOPPED = _("The relay stopped the answer before its end. What had been delivered counts.")
+_KIND_STOPPED: dict[str, Promise] = {
+    ErrorKind.BALANCE_SPENT: _(
+        "The answer outgrew what was held for it, and the balance does not cover more."
+    ),
+    ErrorKind.BUDGET_SPENT: _("The answer outgrew what was held for it, and a budget does not cover more."),
+    ErrorKind.COUNTERS_AWAY: _(
+        "The answer outgrew what was held for it, and the limits could not be checked."
+    ),
+}
+_RELAY_FAILED = _("The relay failed on this call.")
+_GONE_EARLY = _("The client hung up before the answer began.")
 _BY_END_REASON: dict[str, Promise] = {
     "stop": _("The model came to its end."),
     "end_turn": _("The model came to its end."),
@@ -118,11 +183,13 @@ _BY_END_REASON: dict[str, Promise] = {
     "max_tokens": _("The answer reached the token limit of the request or the model."),
     "tool_calls": _("The model asked for a tool."),
     "tool_use": _("The model asked for a tool."),
+    "function_call": _("The model asked for a tool."),
     "content_filter": _("The answer was stopped by a content filter."),
+    "sensitive": _("The answer was stopped by a content filter."),
     "refusal": _("The model declined to answer."),
+    "insufficient_system_resource": _("The upstream ran out of means to go on."),
     "done_without_finish": _("The stream was closed in order but named no reason."),
-    "client_gone": _("The client hung up."),
-    "budget": _("The answer outgrew the budget and was stopped."),
+    "no_terminal_event": _("The stream had not come to an end."),
 }
 
 
@@ -135,6 +202,32 @@ class Ending:
 
 
 def explain_ending(call: UsageRecord) -> Ending:
-    """Sentences for the status, the error kind and the end reason of a call."""
-    happened = _BY_STATUS.get(call.status, call.status)
-    return Ending(happened, _BY_KIND.get(call.error_kind) or _BY_END_REASON.get(call.end_reason) or "")
+    """Sentences for the status, the error kind and the end reason of a call, and for how far its answer had come."""
+    kind, has_begun = call.error_kind, call.ttft_ms is not None
+    happened, why = _BY_STATUS.get(call.status, call.status), _BY_KIND.get(kind, "")
+    match call.status:
+        case CallStatus.OK:
+            why = _explain_end(call.end_reason)
+        case CallStatus.CLIENT_GONE:
+            happened = happened if has_begun else _GONE_EARLY
+        case CallStatus.REFUSED if has_begun or call.attempts:
+            happened, why = _STOPPED, _KIND_STOPPED.get(kind, why)
+        case CallStatus.UPSTREAM_ERROR if kind == ErrorKind.INTERNAL:
+            happened = _RELAY_FAILED
+        case CallStatus.UPSTREAM_ERROR | CallStatus.CLIENT_ERROR if has_begun:
+            happened, why = _AFTER_CONTENT[call.status], _KIND_AFTER_CONTENT.get(kind, why)
+    return Ending(happened, why)
+
+
+def _explain_end(reason: str) -> Promise | str:
+    known = _BY_END_REASON.get(reason)
+    if known is None and reason:
+        return gettext("The upstream gave its own reason for the end: %s.") % reason
+    return known or ""
+
+
+def attempt_result(result: str, *, is_last: bool, status: str) -> Promise | str:
+    """What an attempt came to. The last one may have begun to answer and not come to the end."""
+    if result == "ok" and is_last and status != CallStatus.OK:
+        return _BEGAN
+    return ATTEMPT_RESULTS.get(result, result)

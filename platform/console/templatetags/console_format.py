@@ -23,6 +23,7 @@ register = template.Library()
 _THIN = "\u202f"
 _DASH = "\u2013"
 _MINUS = "\u2212"
+_UNITS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 # From here on seconds read better than milliseconds.
 _SECONDS_FROM_MS = 1000
 
@@ -42,13 +43,17 @@ def count(value: int | None) -> str:
 
 @register.filter
 def compact(value: float | None) -> SafeString | str:
-    """A large number in short (12.3k, 4.56M), the exact one in `title`."""
+    """A large number in short (12.3k, 4.56M), always three digits so that columns align; the exact one in `title`."""
     if value is None:
         return _DASH
-    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= limit * (1 if unit != "k" else 10):
-            return format_html('<span title="{}">{}</span>', f"{value:,}", f"{value / limit:.3g}{unit}")
-    return f"{value:,}"
+    size = abs(value)
+    if size < 10_000:
+        return f"{value:,}"
+    # What three digits would round up to the next unit is shown in that one: 999,999 is 1.00M.
+    limit, unit = next((limit, unit) for limit, unit in _UNITS if size >= limit * 0.9995)
+    short = value / limit
+    digits = 2 if abs(short) < 9.995 else 1 if abs(short) < 99.95 else 0
+    return format_html('<span title="{}">{}</span>', f"{value:,}", f"{short:,.{digits}f}{unit}")
 
 
 @register.filter
@@ -171,6 +176,12 @@ def _offset(local: datetime) -> str:
 def day(value: datetime | None) -> SafeString | str:
     """A date with hours and minutes."""
     return _DASH if value is None else _time(value, f"{timezone.localtime(value):%Y-%m-%d %H:%M}")
+
+
+@register.filter
+def plain_moment(value: datetime) -> str:
+    """A date with hours and minutes, without markup."""
+    return f"{timezone.localtime(value):%Y-%m-%d %H:%M}"
 
 
 @register.filter

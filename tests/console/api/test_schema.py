@@ -18,6 +18,7 @@ def test_the_schema_is_valid_and_complete():
         "/api/v1/calls/{call_id}/",
         "/api/v1/keys/",
         "/api/v1/keys/{key_id}/",
+        "/api/v1/organizations/{name}/top_ups/",
     }
     assert "key" in schema["components"]["securitySchemes"]
 

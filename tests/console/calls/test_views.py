@@ -7,10 +7,12 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils.html import escape
 
 from accounts import scope
 from accounts.permissions import SYSTEM
 from accounts.services.keys import KeyTerms, create_key
+from tests.console.cast import insert_many_calls
 
 pytestmark = pytest.mark.django_db
 
@@ -213,3 +215,35 @@ def test_no_attribute_needs_an_inline_style(cast, signed_in):
             if "htmx" in page
             else True
         )
+
+
+def test_a_search_that_stopped_says_how_far_it_came_and_leads_on(cast, signed_in):
+    insert_many_calls(cast, 8_000, apart="1 minute")
+    moment = datetime.now(UTC) - timedelta(days=5)
+    oldest = cast.call(stream=False, created_at=moment)
+    browser = signed_in("ann")
+
+    first = browser.get("/calls/", {"stream": "false"})
+    assert first.context["page"].calls == []
+    assert "Nothing found so far" in first.content.decode()
+    assert escape(first.context["next_url"]) in first.content.decode()
+
+    second = browser.get(first.context["next_url"])
+    assert [call.id for call in second.context["page"].calls] == [oldest.id]
+
+
+@pytest.mark.parametrize("word", ["member=ann@example.com", "min_total_ms=1", "error_kind=budget_spent"])
+def test_every_filter_in_use_stands_in_the_form(cast, signed_in, word):
+    name, value = word.split("=")
+    page = signed_in("ann").get("/calls/", {name: value}).content.decode()
+
+    assert re.search(rf'name="{name}" type="text" value="{value}"', page)
+    assert '<details class="filters-more" open>' in page
+    assert '<details class="filters-more">' in signed_in("ann").get("/calls/").content.decode()
+
+
+def test_an_employee_is_offered_no_members(cast, signed_in):
+    page = signed_in("erin").get("/calls/").content.decode()
+
+    assert 'name="member"' not in page
+    assert "ann@example.com" not in page

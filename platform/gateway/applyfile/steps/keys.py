@@ -1,8 +1,8 @@
 """Brings an organization's keys to what is declared.
 
 A fixed key is known by its value, a generated one by its name. A key that a person revoked stays dead,
-whatever a file says at the next start; one that pruning revoked comes back to life when the file names it
-again.
+whatever a file says at the next start. One that pruning revoked comes back when the file names it again: a
+fixed one to life, a generated one as a new key, for nobody may have kept the old one.
 """
 
 from dataclasses import replace
@@ -60,6 +60,11 @@ def _apply_generated(
 ) -> None:
     key = live_keys(organization).filter(name=wanted.name).first()
     if key is None:
+        last = Key.objects.filter(organization=organization, name=wanted.name).order_by("-revoked_at").first()
+        if last is not None and not _is_revoked_by_a_file(last):
+            message = f"the key {wanted.name} was revoked and stays so; give another name to have a new one"
+            outcome.note(wanted.place, message)
+            return
         made = create_key(acting=SYSTEM, organization=organization, name=wanted.name, terms=terms)
         outcome.new_keys.append((f"{wanted.name} of {organization.name}", made.clear))
         outcome.lines.append(f"+ key {wanted.name} of {organization.name}")
@@ -72,7 +77,7 @@ def _apply_fixed(organization: Organization, wanted: DeclaredKey, terms: KeyTerm
     if key is not None and key.organization_id != organization.pk:
         wanted.place.at("value").refuse("this value is the one of another organization's key, or was")
         return
-    if key is not None and key.revoked_at is not None and key.revoked_reason not in (PRUNED, _REPLACED):
+    if key is not None and key.revoked_at is not None and not _is_revoked_by_a_file(key):
         outcome.note(wanted.place, f"the key {wanted.name} was revoked and stays so; give it a new value")
         return
     namesake = live_keys(organization).filter(name=wanted.name).first()
@@ -95,6 +100,10 @@ def _apply_fixed(organization: Organization, wanted: DeclaredKey, terms: KeyTerm
         restore_key(acting=SYSTEM, key=key)
         changed.append("restored")
     _change(key, terms, changed, outcome)
+
+
+def _is_revoked_by_a_file(key: Key) -> bool:
+    return key.revoked_reason in (PRUNED, _REPLACED)
 
 
 def _change(key: Key, terms: KeyTerms, changed: list[str], outcome: Outcome) -> None:
