@@ -10,9 +10,8 @@ from time import perf_counter
 
 from relay.call import Attempt
 from relay.errors import UpstreamFailure
+from relay.protocols.dialect import Request
 from relay.protocols.json_splice import Buffer
-from relay.protocols.openai_chat.events import ChatStream
-from relay.protocols.openai_chat.request import ChatRequest, upstream_body
 from relay.scheduler.choose import Candidate
 from relay.state.snapshot import UpstreamState
 from relay.stations import Walk
@@ -20,15 +19,13 @@ from relay.upstreams.attempt import Opened, Plain
 
 __all__ = ["fail_over"]
 
-_PATH = "/chat/completions"
 
-
-async def fail_over(walk: Walk, request: ChatRequest, candidates: Sequence[Candidate]) -> Opened | Plain:
+async def fail_over(walk: Walk, request: Request, candidates: Sequence[Candidate]) -> Opened | Plain:
     """The first answer with content. Raises UpstreamFailure with the shortest wait that any upstream asked for."""
     retry_after: int | None = None
     last: UpstreamFailure | None = None
     for route, upstream in candidates:
-        body = upstream_body(walk.body, request, upstream_model=route.upstream_model)
+        body = walk.dialect.make_body(walk.body, request, upstream_model=route.upstream_model)
         started = perf_counter()
         if walk.call.attempts:
             walk.marks.attempt_started = started  # what lies before it is the stage `failover`
@@ -62,13 +59,13 @@ async def fail_over(walk: Walk, request: ChatRequest, candidates: Sequence[Candi
 
 
 async def _attempt(
-    walk: Walk, upstream: UpstreamState, body: Sequence[Buffer], request: ChatRequest
+    walk: Walk, upstream: UpstreamState, body: Sequence[Buffer], request: Request
 ) -> Opened | Plain:
-    upstreams = walk.stations.upstreams
-    if not request.stream:
-        return await upstreams.fetch_plain(upstream, _PATH, body)
-    walk.stream = ChatStream(client_model=request.model, keep_usage=request.asks_usage)
-    return await upstreams.open_stream(upstream, _PATH, body, walk.stream)
+    upstreams, dialect = walk.stations.upstreams, walk.dialect
+    if not request.stream or dialect.make_stream is None:
+        return await upstreams.fetch_plain(upstream, dialect, body)
+    walk.stream = dialect.make_stream(client_model=request.model, keep_usage=request.asks_usage)
+    return await upstreams.open_stream(upstream, dialect, body, walk.stream)
 
 
 def _take_marks(walk: Walk, opened: Opened | Plain) -> None:

@@ -28,23 +28,23 @@ from relay.delivery import KeepAlive, deliver_plain, deliver_stream
 from relay.errors import RULES, CallError, ErrorKind
 from relay.failover import fail_over
 from relay.metering.timing import Marks
-from relay.protocols.openai_chat.errors import error_body, error_event, error_headers, error_status
+from relay.protocols.dialect import Dialect
 from relay.sink import Sink
 from relay.stations import Stations, Walk
 from relay.upstreams.attempt import Plain
 
-__all__ = ["ChatPipeline"]
+__all__ = ["Pipeline"]
 
 log = logging.getLogger(__name__)
 
 
-class ChatPipeline:
-    """The walk of one call to `/v1/chat/completions`, from its headers to its closed books."""
+class Pipeline:
+    """The walk of one call, from its headers to its closed books, in the dialect of its endpoint."""
 
     __slots__ = ("_keep_alive", "_walk")
 
-    def __init__(self, stations: Stations, call: Call, marks: Marks, sink: Sink) -> None:
-        self._walk = Walk(stations, call, marks, sink)
+    def __init__(self, stations: Stations, dialect: Dialect, call: Call, marks: Marks, sink: Sink) -> None:
+        self._walk = Walk(stations, call, marks, sink, dialect)
         self._keep_alive: KeepAlive | None = None
 
     async def admit(self, key: bytes) -> None:
@@ -91,20 +91,20 @@ class ChatPipeline:
     async def fail(self, error: CallError) -> None:
         """Close the books of a call that failed, and tell the client in its dialect, wherever its answer stands."""
         self._stop_keep_alive()
-        walk, sink = self._walk, self._walk.sink
+        walk, sink, form = self._walk, self._walk.sink, self._walk.dialect.errors
         if walk.caller is not None:
             ending = walk.ending(RULES[error.kind].status, error_kind=error.kind.value)
-            ending.http_status = sink.status or error_status(error)
+            ending.http_status = sink.status or form.status(error)
             walk.close_books(ending)
         if sink.has_ended:
             return
         if sink.has_started:
-            await sink.end(error_event(error))
+            await sink.end(form.event(error))
             return
-        body = error_body(error)
+        body = form.body(error)
         length = (b"content-length", str(len(body)).encode())
         await sink.start(
-            error_status(error), [(b"content-type", b"application/json"), length, *error_headers(error)]
+            form.status(error), [(b"content-type", b"application/json"), length, *form.headers(error)]
         )
         await sink.end(body)
 

@@ -10,8 +10,7 @@ from relay.metering.estimate import Estimator
 from relay.metering.finish import Books, Ending
 from relay.metering.journal import Journal
 from relay.metering.timing import Marks
-from relay.protocols.openai_chat.events import ChatStream
-from relay.protocols.openai_chat.request import ChatRequest
+from relay.protocols.dialect import AnswerStream, Dialect, Request
 from relay.scheduler.choose import Draw
 from relay.sink import Sink
 from relay.state.loader import SnapshotLoader
@@ -47,12 +46,13 @@ class Walk:
     call: Call
     marks: Marks
     sink: Sink
+    dialect: Dialect
     body: bytes | bytearray = b""
     caller: Caller | None = None
-    request: ChatRequest | None = None
+    request: Request | None = None
     model: ModelState | None = None
     upstream: UpstreamState | None = field(default=None)
-    stream: ChatStream | None = None
+    stream: AnswerStream | None = None
 
     def close_books(self, ending: Ending) -> None:
         """Price, settle and journal; only the first ending counts."""

@@ -13,7 +13,7 @@ from math import inf
 import orjson
 
 from relay.errors import ErrorKind, UpstreamFailure
-from relay.protocols.openai_chat.events import ChatStream, answer_error, is_complete_answer
+from relay.protocols.dialect import AnswerStream, Dialect
 from relay.protocols.sse import EventTooLarge
 from relay.state.snapshot import UpstreamState
 from relay.upstreams.classify import (
@@ -122,13 +122,13 @@ class Upstreams:
         return exchange
 
     async def open_stream(
-        self, upstream: UpstreamState, path: str, body: Sequence[Buffer], stream: ChatStream
+        self, upstream: UpstreamState, dialect: Dialect, body: Sequence[Buffer], stream: AnswerStream
     ) -> Opened:
         """Send, and read to the first content. Raises UpstreamFailure; nothing is left open then."""
         try:
-            exchange = await self._open(upstream, path, body, stream=True)
+            exchange = await self._open(upstream, dialect.upstream_path, body, stream=True)
             try:
-                return await _to_first_content(exchange, stream, upstream)
+                return await _to_first_content(exchange, stream, upstream, dialect)
             except BaseException:
                 exchange.close()
                 raise
@@ -137,12 +137,12 @@ class Upstreams:
         except EventTooLarge as exc:
             raise UpstreamFailure(ErrorKind.UPSTREAM_GARBAGE, BROKE, try_next=True, http_status=200) from exc
 
-    async def fetch_plain(self, upstream: UpstreamState, path: str, body: Sequence[Buffer]) -> Plain:
+    async def fetch_plain(self, upstream: UpstreamState, dialect: Dialect, body: Sequence[Buffer]) -> Plain:
         """Send, and read the whole answer. Raises UpstreamFailure; nothing is left open then."""
         try:
-            exchange = await self._open(upstream, path, body, stream=False)
+            exchange = await self._open(upstream, dialect.upstream_path, body, stream=False)
             try:
-                return await _whole_answer(exchange)
+                return await _whole_answer(exchange, dialect)
             finally:
                 exchange.close()
         except UpstreamFault as fault:
@@ -162,10 +162,12 @@ async def _refusal(exchange: Exchange) -> UpstreamFailure:
     return failure_of_status(exchange.status, body, retry_s=retry_s)
 
 
-async def _to_first_content(exchange: Exchange, stream: ChatStream, upstream: UpstreamState) -> Opened:
+async def _to_first_content(
+    exchange: Exchange, stream: AnswerStream, upstream: UpstreamState, dialect: Dialect
+) -> Opened:
     kind = exchange.header(b"content-type") or b""
     if b"json" in kind or b"html" in kind:
-        await _not_a_stream(exchange, kind)
+        await _not_a_stream(exchange, kind, dialect)
     left_s = exchange.started + upstream.timeouts.first_token_s - time.perf_counter()
     exchange.expect_within(max(0.0, left_s), FaultKind.FIRST_TOKEN_TIMEOUT)
     held = b""
@@ -188,7 +190,7 @@ async def _to_first_content(exchange: Exchange, stream: ChatStream, upstream: Up
             raise UpstreamFailure(ErrorKind.UPSTREAM_GARBAGE, BROKE, try_next=True, http_status=200)
 
 
-async def _not_a_stream(exchange: Exchange, kind: bytes) -> None:
+async def _not_a_stream(exchange: Exchange, kind: bytes, dialect: Dialect) -> None:
     """Status 200, but no event stream: an error object in JSON, a page, or nonsense. Always raises UpstreamFailure."""
     body = b""
     if b"json" in kind:
@@ -196,7 +198,7 @@ async def _not_a_stream(exchange: Exchange, kind: bytes) -> None:
         while len(body) < ERROR_BYTES and (data := await exchange.read()):
             body += data
     try:
-        error = answer_error(orjson.loads(body)) if body else None
+        error = dialect.answer_error(orjson.loads(body)) if body else None
     except orjson.JSONDecodeError:
         error = None
     if error is not None:
@@ -204,7 +206,7 @@ async def _not_a_stream(exchange: Exchange, kind: bytes) -> None:
     raise UpstreamFailure(ErrorKind.UPSTREAM_GARBAGE, BROKE, try_next=True, http_status=200)
 
 
-async def _whole_answer(exchange: Exchange) -> Plain:
+async def _whole_answer(exchange: Exchange, dialect: Dialect) -> Plain:
     parts: list[bytes] = []
     size = 0
     while data := await exchange.read():
@@ -215,12 +217,12 @@ async def _whole_answer(exchange: Exchange) -> Plain:
     body = parts[0] if len(parts) == 1 else b"".join(parts)
     done = time.perf_counter()
     try:
-        answer = orjson.loads(body)
-    except orjson.JSONDecodeError as exc:
+        answer = dialect.read_answer(body)
+    except ValueError as exc:
         raise UpstreamFailure(ErrorKind.UPSTREAM_GARBAGE, BROKE, try_next=True, http_status=200) from exc
-    error = answer_error(answer)
+    error = dialect.answer_error(answer)
     if error is not None:
         raise failure_of_error(error)
-    if not is_complete_answer(answer):
+    if not isinstance(answer, dict) or not dialect.is_complete(answer):
         raise UpstreamFailure(ErrorKind.UPSTREAM_EMPTY, BROKE, try_next=True, http_status=200)
     return Plain(exchange, body, answer, done)

@@ -9,6 +9,7 @@ After the first content a chunk without usage, error or finish reason is only lo
 `"usage"` cannot stand inside a JSON string); everything else is parsed.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -19,7 +20,14 @@ from relay.protocols.openai_chat.usage import is_usable, read_usage, usage_of_an
 from relay.protocols.sse import SseSplitter, event_data
 from relay.protocols.usage import Usage
 
-__all__ = ["ChatStream", "answer_error", "has_content", "is_complete_answer"]
+__all__ = [
+    "ChatStream",
+    "answer_error",
+    "finish_of_answer",
+    "has_content",
+    "is_complete_answer",
+    "output_bytes",
+]
 
 DONE = b"data: [DONE]\n\n"
 
@@ -67,6 +75,21 @@ def is_complete_answer(answer: object) -> bool:
         return True
     usage = usage_of_answer(answer)
     return usage is not None and is_usable(usage) and read_usage(usage).output > 0
+
+
+def finish_of_answer(answer: Mapping[str, object]) -> str:
+    """Why the first choice of a plain answer ended, "" if it does not say."""
+    choices = answer.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    reason = first.get("finish_reason") if isinstance(first, dict) else None
+    return reason if isinstance(reason, str) else ""
+
+
+def output_bytes(answer: Mapping[str, object]) -> int:
+    """How large the messages of a plain answer are."""
+    choices = answer.get("choices")
+    found = choices if isinstance(choices, list) else []
+    return len(orjson.dumps([choice.get("message") for choice in found if isinstance(choice, dict)]))
 
 
 class ChatStream:

@@ -12,6 +12,7 @@ import orjson
 from msgspec import UNSET, UnsetType
 
 from relay.errors import ErrorKind, Refusal
+from relay.protocols.dialect import Request
 from relay.protocols.json_splice import (
     Buffer,
     DuplicateMember,
@@ -64,6 +65,8 @@ class ChatRequest:
     task_id: str
     has_stream_options: bool
     has_task_id: bool
+    inputs: int = 1
+    echo_bytes: int = 0
 
 
 def parse_request(body: Buffer) -> ChatRequest:
@@ -140,7 +143,7 @@ def _bad_field(text: str) -> Refusal:
     )
 
 
-def upstream_body(body: bytes | bytearray, request: ChatRequest, *, upstream_model: str) -> Sequence[Buffer]:
+def upstream_body(body: bytes | bytearray, request: Request, *, upstream_model: str) -> Sequence[Buffer]:
     """The pieces to send upstream; they share the body's memory. Raises Refusal if a routing field stands twice."""
     edits: list[Edit] = []
     try:

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 from relay.protocols.usage import Usage, sound
 
-__all__ = ["is_usable", "read_usage", "usage_of_answer"]
+__all__ = ["is_usable", "read_usage", "reported_usage", "usage_of_answer"]
 
 Json = Mapping[str, object]
 
@@ -101,3 +101,9 @@ def usage_of_answer(answer: Json) -> Json | None:
         if isinstance(inner, dict) and inner:
             return inner
     return None
+
+
+def reported_usage(answer: Json) -> Usage | None:
+    """What a plain answer says that it used, or None if it does not say."""
+    raw = usage_of_answer(answer)
+    return read_usage(raw) if raw is not None and is_usable(raw) else None

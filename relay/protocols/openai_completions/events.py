@@ -8,12 +8,12 @@ Unlike in chat an answer without text may be a good one: whoever completes code 
 nothing to add. It counts as complete if its usage says that the prompt was read.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import orjson
 
 from relay.protocols.openai_answer import answer_error, renaming
-from relay.protocols.openai_completions.request import CompletionRequest
 from relay.protocols.openai_completions.usage import is_usable, read_usage, usage_of_answer
 from relay.protocols.sse import SseSplitter, event_data
 from relay.protocols.usage import Usage
@@ -24,7 +24,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 def _choices(answer: object) -> list[dict[str, object]]:
-    found = answer.get("choices") if isinstance(answer, dict) else None
+    found = answer.get("choices") if isinstance(answer, Mapping) else None
     return [choice for choice in found if isinstance(choice, dict)] if isinstance(found, list) else []
 
 
@@ -46,16 +46,16 @@ def is_complete_answer(answer: object) -> bool:
     return usage is not None and is_usable(usage) and any(_finish(choice) for choice in choices)
 
 
-def finish_of_answer(answer: dict[str, object]) -> str:
+def finish_of_answer(answer: Mapping[str, object]) -> str:
     """Why the first choice of a plain answer ended, "" if it does not say."""
     choices = _choices(answer)
     return _finish(choices[0]) if choices else ""
 
 
-def output_bytes(answer: dict[str, object], request: CompletionRequest) -> int:
-    """How much text a plain answer holds, without the prompt where that was asked for again."""
+def output_bytes(answer: Mapping[str, object]) -> int:
+    """How much text a plain answer holds."""
     texts = [text for choice in _choices(answer) if isinstance(text := choice.get("text"), str)]
-    return max(0, sum(len(text.encode()) for text in texts) - request.echo_bytes)
+    return sum(len(text.encode()) for text in texts)
 
 
 class CompletionStream:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from relay.errors import ErrorKind, Refusal
+from relay.protocols.dialect import Request
 from relay.protocols.json_splice import Buffer, Edit, splice
 from relay.protocols.openai_body import (
     MAX_CHOICES,
@@ -96,9 +97,7 @@ def parse_request(body: Buffer) -> CompletionRequest:
     )
 
 
-def upstream_body(
-    body: bytes | bytearray, request: CompletionRequest, *, upstream_model: str
-) -> Sequence[Buffer]:
+def upstream_body(body: bytes | bytearray, request: Request, *, upstream_model: str) -> Sequence[Buffer]:
     """The pieces to send upstream; they share the body's memory. Raises Refusal if a field of ours stands twice."""
     edits: list[Edit] = model_edits(body, request.model, upstream_model)
     if request.stream and not request.asks_usage:

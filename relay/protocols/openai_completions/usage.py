@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from relay.protocols.openai_answer import is_count, token_count
 from relay.protocols.usage import Usage, sound
 
-__all__ = ["is_usable", "read_usage", "usage_of_answer"]
+__all__ = ["is_usable", "read_usage", "reported_usage", "usage_of_answer"]
 
 Json = Mapping[str, object]
 
@@ -58,3 +58,9 @@ def usage_of_answer(answer: Json) -> Json | None:
     """The usage object of a chunk or a plain answer, or None if it has none."""
     usage = answer.get("usage")
     return usage if isinstance(usage, dict) and usage else None
+
+
+def reported_usage(answer: Json) -> Usage | None:
+    """What a plain answer says that it used, or None if it does not say."""
+    raw = usage_of_answer(answer)
+    return read_usage(raw) if raw is not None and is_usable(raw) else None

@@ -4,10 +4,12 @@ Vectors are neither decoded nor copied: 2,048 of them are 30 MB of digits, which
 whether each is there is noted.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 import orjson
 
-__all__ = ["is_complete_answer", "read_answer"]
+__all__ = ["finish_of_answer", "is_complete_answer", "output_bytes", "read_answer"]
 
 # So short a value may be an empty one, spelled in whatever way.
 _SHORT = 64
@@ -59,3 +61,13 @@ def is_complete_answer(answer: object) -> bool:
     """
     data = answer.get("data") if isinstance(answer, dict) else None
     return isinstance(data, list) and bool(data) and all(data)
+
+
+def finish_of_answer(answer: Mapping[str, object]) -> str:
+    """Nothing: vectors end for no reason."""
+    return ""
+
+
+def output_bytes(answer: Mapping[str, object]) -> int:
+    """Nothing: vectors are no output that is paid for."""
+    return 0

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from relay.errors import ErrorKind, Refusal
+from relay.protocols.dialect import Request
 from relay.protocols.json_splice import Buffer, Edit, splice
 from relay.protocols.openai_body import decode_body, drop_edit, model_edits, refuse_twice
 from relay.protocols.openai_inputs import count_inputs
@@ -37,8 +38,10 @@ class EmbeddingRequest:
     has_task_id: bool
     stream: bool = False
     asks_usage: bool = False
+    has_stream_options: bool = False
     output_ceiling: int | None = 0
     choices: int = 0
+    echo_bytes: int = 0
     reasoning_effort: str = ""
     service_tier: str = ""
 
@@ -58,9 +61,7 @@ def parse_request(body: Buffer) -> EmbeddingRequest:
     )
 
 
-def upstream_body(
-    body: bytes | bytearray, request: EmbeddingRequest, *, upstream_model: str
-) -> Sequence[Buffer]:
+def upstream_body(body: bytes | bytearray, request: Request, *, upstream_model: str) -> Sequence[Buffer]:
     """The pieces to send upstream; they share the body's memory. Raises Refusal if a field of ours stands twice."""
     edits: list[Edit] = model_edits(body, request.model, upstream_model)
     if request.has_task_id:

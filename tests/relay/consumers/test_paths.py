@@ -2,7 +2,9 @@
 
 import pytest
 
-from relay.consumers.paths import CHAT, MODEL, MODELS, endpoint_of
+from relay.consumers.paths import MODEL, MODELS, endpoint_of
+
+CHAT = "/v1/chat/completions"
 
 
 @pytest.mark.parametrize(
