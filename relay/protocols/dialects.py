@@ -5,10 +5,17 @@ from collections.abc import Mapping
 import orjson
 
 from relay.protocols.dialect import Dialect, ErrorForm
+from relay.protocols.openai_answer import answer_error
 from relay.protocols.openai_chat import errors as openai_errors
 from relay.protocols.openai_chat import events as chat
 from relay.protocols.openai_chat import request as chat_request
 from relay.protocols.openai_chat import usage as chat_usage
+from relay.protocols.openai_completions import events as completions
+from relay.protocols.openai_completions import request as completions_request
+from relay.protocols.openai_completions import usage as completions_usage
+from relay.protocols.openai_embeddings import events as embeddings
+from relay.protocols.openai_embeddings import request as embeddings_request
+from relay.protocols.openai_embeddings import usage as embeddings_usage
 
 __all__ = ["DIALECTS"]
 
@@ -29,11 +36,43 @@ _ROWS = (
         make_body=chat_request.upstream_body,
         make_stream=chat.ChatStream,
         read_answer=orjson.loads,
-        answer_error=chat.answer_error,
+        answer_error=answer_error,
         is_complete=chat.is_complete_answer,
         finish_of=chat.finish_of_answer,
         usage_of=chat_usage.reported_usage,
         output_bytes=chat.output_bytes,
+        errors=_OPENAI_ERRORS,
+    ),
+    Dialect(
+        endpoint="/v1/completions",
+        protocol="openai",
+        kind="chat",
+        upstream_path="/completions",
+        parse_request=completions_request.parse_request,
+        make_body=completions_request.upstream_body,
+        make_stream=completions.CompletionStream,
+        read_answer=orjson.loads,
+        answer_error=answer_error,
+        is_complete=completions.is_complete_answer,
+        finish_of=completions.finish_of_answer,
+        usage_of=completions_usage.reported_usage,
+        output_bytes=completions.output_bytes,
+        errors=_OPENAI_ERRORS,
+    ),
+    Dialect(
+        endpoint="/v1/embeddings",
+        protocol="openai",
+        kind="embedding",
+        upstream_path="/embeddings",
+        parse_request=embeddings_request.parse_request,
+        make_body=embeddings_request.upstream_body,
+        make_stream=None,
+        read_answer=embeddings.read_answer,
+        answer_error=answer_error,
+        is_complete=embeddings.is_complete_answer,
+        finish_of=embeddings.finish_of_answer,
+        usage_of=embeddings_usage.reported_usage,
+        output_bytes=embeddings.output_bytes,
         errors=_OPENAI_ERRORS,
     ),
 )

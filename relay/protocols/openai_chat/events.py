@@ -16,13 +16,13 @@ from dataclasses import replace
 import orjson
 
 from relay.protocols.json_splice import DuplicateMember, find_member
+from relay.protocols.openai_answer import answer_error
 from relay.protocols.openai_chat.usage import is_usable, read_usage, usage_of_answer
 from relay.protocols.sse import SseSplitter, event_data
 from relay.protocols.usage import Usage
 
 __all__ = [
     "ChatStream",
-    "answer_error",
     "finish_of_answer",
     "has_content",
     "is_complete_answer",
@@ -49,19 +49,6 @@ def has_content(delta: object) -> bool:
     if not isinstance(delta, dict):
         return False
     return any(delta.get(name) for name in _CONTENT_FIELDS)
-
-
-def answer_error(answer: object) -> dict[str, object] | None:
-    """The error inside an answer that came under status 200 (also MiniMax's `base_resp`), or None."""
-    if not isinstance(answer, dict):
-        return None
-    error = answer.get("error")
-    if error:
-        return error if isinstance(error, dict) else {"message": str(error)}
-    base = answer.get("base_resp")
-    if isinstance(base, dict) and base.get("status_code"):
-        return {"code": str(base.get("status_code")), "message": str(base.get("status_msg") or "")}
-    return None
 
 
 def is_complete_answer(answer: object) -> bool:

@@ -6,7 +6,7 @@ tokens, as there. Fields that change nothing here (temperature, logit_bias and s
 
 from typing import NoReturn
 
-from practice.forms.inputs import last_text, read_inputs, to_bytes
+from practice.forms.inputs import join_parts, last_text, read_inputs, to_bytes
 from practice.prompt import Prompt
 from practice.refusal import Refusal
 
@@ -41,7 +41,7 @@ def read_prompt(body: _Object) -> Prompt:
     parts = tuple(to_bytes(value) + ending for value in inputs)
     return Prompt(
         model=model,
-        rendered=b"".join(parts),
+        rendered=join_parts(parts),
         user_text=last_text(inputs),
         stream=stream,
         max_tokens=DEFAULT_TOKENS if limit is None else limit,

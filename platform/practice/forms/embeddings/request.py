@@ -3,7 +3,7 @@
 Source: OpenAI embedding request types (openai-python 3.3.1, August 2026).
 """
 
-from practice.forms.inputs import last_text, read_inputs, to_bytes
+from practice.forms.inputs import join_parts, last_text, read_inputs, to_bytes
 from practice.models import MODELS
 from practice.prompt import Prompt
 from practice.refusal import Refusal
@@ -30,7 +30,7 @@ def read_prompt(body: dict[str, object]) -> Prompt:
         raise Refusal(400, "input must not hold an empty text", param="input", code="invalid_value")
     return Prompt(
         model=model,
-        rendered=b"".join(parts),
+        rendered=join_parts(parts),
         user_text=last_text(inputs),
         parts=parts,
         dimensions=_read_dimensions(body, model),

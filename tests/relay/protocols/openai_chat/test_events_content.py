@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from relay.protocols.openai_chat.events import answer_error, has_content, is_complete_answer
+from relay.protocols.openai_chat.events import has_content, is_complete_answer
 from tests.relay.protocols.openai_chat.chunks import (
     DONE,
     HEL,
@@ -110,17 +110,6 @@ def test_an_error_ends_the_answer(bad: bytes, code: object, before: bytes) -> No
 
 def test_an_error_that_is_null_is_none() -> None:
     assert read(ROLE + HEL + event(choice({"content": "x"}), error=None) + STOP + DONE)[1].is_complete
-
-
-def test_errors_inside_a_plain_answer() -> None:
-    assert answer_error({"error": {"code": 1}}) == {"code": 1}
-    assert answer_error({"error": "no"}) == {"message": "no"}
-    assert answer_error({"base_resp": {"status_code": 1002, "status_msg": "x"}}) == {
-        "code": "1002",
-        "message": "x",
-    }
-    for answer in ({}, {"error": None}, {"error": {}}, {"base_resp": {"status_code": 0}}, [], None, "x"):
-        assert answer_error(answer) is None
 
 
 def test_complete_plain_answers() -> None:
