@@ -13,7 +13,16 @@ from relay.scheduler.choose import Candidate, order_candidates
 from relay.state.snapshot import ModelState
 from relay.stations import Walk
 
-__all__ = ["find_candidates", "read_request", "take_hold"]
+__all__ = ["find_candidates", "read_request", "refuse_loop", "take_hold"]
+
+
+def refuse_loop(walk: Walk) -> None:
+    """Raises Refusal for a call that this relay has sent itself, by whatever way it has come back."""
+    if any(walk.stations.hops.is_ours(hop) for hop in walk.call.hops):
+        message = (
+            "This call has come back to the relay that sent it: an upstream of the model is the relay itself."
+        )
+        raise Refusal(ErrorKind.LOOP, message)
 
 
 def read_request(walk: Walk) -> Request:

@@ -4,6 +4,7 @@ The body is here exactly once; translations and attempts share its memory. `is_c
 finishes a call first is the only one who does.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 __all__ = ["Attempt", "Call"]
@@ -35,7 +36,9 @@ class Attempt:
 
 @dataclass(slots=True)
 class Call:
-    """`input_held`, `output_held`: tokens that the hold covers; `committed`: first content has gone to the client."""
+    """`input_held`, `output_held`: tokens that the hold covers; `committed`: first content has gone to the client;
+    `hops`: relays that the call has come through.
+    """
 
     id: str
     endpoint: str
@@ -62,3 +65,4 @@ class Call:
     attempts: list[Attempt] = field(default_factory=list)
     upstream_request_id: str = ""
     answered_model: str = ""
+    hops: Sequence[bytes] = ()

@@ -16,6 +16,7 @@ from relay.scheduler.choose import Candidate
 from relay.state.snapshot import UpstreamState
 from relay.stations import Walk
 from relay.upstreams.attempt import Opened, Plain
+from relay.upstreams.hop import hop_lines
 
 __all__ = ["fail_over"]
 
@@ -62,10 +63,11 @@ async def _attempt(
     walk: Walk, upstream: UpstreamState, body: Sequence[Buffer], request: Request
 ) -> Opened | Plain:
     upstreams, dialect = walk.stations.upstreams, walk.dialect
+    hops = hop_lines(walk.call.hops) if walk.call.hops else b""
     if not request.stream or dialect.make_stream is None:
-        return await upstreams.fetch_plain(upstream, dialect, body)
+        return await upstreams.fetch_plain(upstream, dialect, body, passed_hops=hops)
     walk.stream = dialect.make_stream(client_model=request.model, keep_usage=request.asks_usage)
-    return await upstreams.open_stream(upstream, dialect, body, walk.stream)
+    return await upstreams.open_stream(upstream, dialect, body, walk.stream, passed_hops=hops)
 
 
 def _take_marks(walk: Walk, opened: Opened | Plain) -> None:

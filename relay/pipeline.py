@@ -1,6 +1,6 @@
 """THE WALK of one call. This file states the order of the stations; nothing else knows it.
 
-    authenticate -> receive the body -> parse -> model on offer -> candidates -> open line -> hold
+    authenticate -> no loop -> receive the body -> parse -> model on offer -> candidates -> open line -> hold
     -> failover { attempt to the first content } -> deliver -> close the books -> last bytes
 
 A station takes what the last one gave and returns; none knows its neighbours. The only loop is the failover, and it
@@ -22,7 +22,7 @@ import logging
 from time import perf_counter, time
 
 from relay.admission.authenticate import authenticate
-from relay.admit import find_candidates, read_request, take_hold
+from relay.admit import find_candidates, read_request, refuse_loop, take_hold
 from relay.call import Call
 from relay.delivery import KeepAlive, deliver_plain, deliver_stream
 from relay.errors import RULES, CallError, ErrorKind
@@ -55,6 +55,11 @@ class Pipeline:
         call.organization_id, call.key_id = caller.organization.id, caller.key.id
         call.member_id, call.currency = caller.key.member_id, caller.organization.currency
         walk.marks.authenticated = perf_counter()
+
+    def refuse_loop(self) -> None:
+        """Before the body is read too, but with books: a loop is to be seen. Raises Refusal."""
+        if self._walk.call.hops:
+            refuse_loop(self._walk)
 
     async def run(self, body: bytes | bytearray) -> None:
         """The other stations. Raises only CancelledError."""

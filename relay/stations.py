@@ -16,6 +16,7 @@ from relay.sink import Sink
 from relay.state.loader import SnapshotLoader
 from relay.state.snapshot import ModelState, UpstreamState
 from relay.upstreams.attempt import Upstreams
+from relay.upstreams.hop import Hops
 
 __all__ = ["BEAT_S", "Stations", "Walk"]
 
@@ -30,6 +31,7 @@ class Stations:
     loader: SnapshotLoader
     holds: Holds
     upstreams: Upstreams
+    hops: Hops
     journal: Journal
     books: Books
     estimator: Estimator

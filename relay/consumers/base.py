@@ -21,6 +21,7 @@ from relay.errors import CallError, ErrorKind, Refusal
 from relay.metering.timing import Marks
 from relay.runtime import RelayRuntime
 from relay.sink import Headers, Sink
+from relay.upstreams.hop import HOP_HEADER, hops_in
 
 __all__ = ["RelayConsumer", "receive_body"]
 
@@ -85,6 +86,7 @@ class RelayConsumer(AsyncConsumer):
         headers: Headers = scope["headers"]
         base: Headers = [(b"x-call-id", call_id.encode()), (b"x-request-id", call_id.encode())]
         user_agent = task_id = b""
+        hops: list[bytes] | None = None
         for name, value in headers:
             if name == b"user-agent":
                 user_agent = value
@@ -92,6 +94,8 @@ class RelayConsumer(AsyncConsumer):
                 task_id = value
             elif name == b"origin":
                 base += CORS
+            elif name == HOP_HEADER:
+                hops = [*(hops or ()), value]
         call = Call(
             id=call_id,
             endpoint="",
@@ -99,6 +103,8 @@ class RelayConsumer(AsyncConsumer):
             client=program_of(user_agent),
             task_id=task_id[:200].decode("utf-8", "replace"),
         )
+        if hops is not None:
+            call.hops = hops_in(hops)
         sink = Sink(send, marks, base)
         if not self.runtime.is_started:
             await self.runtime.start()

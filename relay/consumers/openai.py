@@ -77,6 +77,7 @@ class OpenAIConsumer(RelayConsumer):
         """Read the body here, where a hang-up is heard, then walk in a task of its own."""
         await walk.admit(key)
         try:
+            walk.refuse_loop()
             _check_content_type(headers)
             body = await receive_body(receive, headers)
         except Refusal as refusal:

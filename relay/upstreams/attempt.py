@@ -27,6 +27,7 @@ from relay.upstreams.endpoint import Endpoint
 from relay.upstreams.exchange import Buffer, Exchange, Timeouts
 from relay.upstreams.faults import FaultKind, UpstreamFault
 from relay.upstreams.head import build_head
+from relay.upstreams.hop import HOP_HEADER, Hops
 from relay.upstreams.pool import Pool
 
 __all__ = ["Opened", "Plain", "Upstreams"]
@@ -66,10 +67,14 @@ class _Prepared:
 
 
 class Upstreams:
-    """The upstreams of one process: the pool, and what is prepared once per state of an upstream."""
+    """The upstreams of one process: the pool, and what is prepared once per state of an upstream.
 
-    def __init__(self, pool: Pool) -> None:
+    `passed_hops` are header lines of the client's that go on to the upstream, see `hop`.
+    """
+
+    def __init__(self, pool: Pool, hops: Hops) -> None:
         self.pool = pool
+        self._hops = hops
         self._prepared: dict[int, _Prepared] = {}
 
     def _prepare(self, upstream: UpstreamState) -> _Prepared:
@@ -101,15 +106,16 @@ class Upstreams:
             replaced = {name.lower().encode() for name, _ in upstream.extra_headers}
             headers = [pair for pair in headers if pair[0] not in replaced]
             headers += [(name.encode(), value.encode()) for name, value in upstream.extra_headers]
+            headers.append((HOP_HEADER, self._hops.hop(str(upstream.id))))
             head = prepared.heads[(path, stream)] = build_head("POST", prepared.endpoint, path, headers)
         return head
 
     async def _open(
-        self, upstream: UpstreamState, path: str, body: Sequence[Buffer], *, stream: bool
+        self, upstream: UpstreamState, path: str, body: Sequence[Buffer], passed_hops: bytes, *, stream: bool
     ) -> Exchange:
         try:
             prepared = self._prepare(upstream)
-            head = self._head(prepared, path, stream=stream)
+            head = self._head(prepared, path, stream=stream) + passed_hops
         except ValueError as exc:
             raise UpstreamFailure(ErrorKind.UPSTREAM_UNREACHABLE, BROKE, try_next=True) from exc
         timeouts = prepared.streaming if stream else prepared.plain
@@ -122,11 +128,17 @@ class Upstreams:
         return exchange
 
     async def open_stream(
-        self, upstream: UpstreamState, dialect: Dialect, body: Sequence[Buffer], stream: AnswerStream
+        self,
+        upstream: UpstreamState,
+        dialect: Dialect,
+        body: Sequence[Buffer],
+        stream: AnswerStream,
+        *,
+        passed_hops: bytes = b"",
     ) -> Opened:
         """Send, and read to the first content. Raises UpstreamFailure; nothing is left open then."""
         try:
-            exchange = await self._open(upstream, dialect.upstream_path, body, stream=True)
+            exchange = await self._open(upstream, dialect.upstream_path, body, passed_hops, stream=True)
             try:
                 return await _to_first_content(exchange, stream, upstream, dialect)
             except BaseException:
@@ -137,10 +149,12 @@ class Upstreams:
         except EventTooLarge as exc:
             raise UpstreamFailure(ErrorKind.UPSTREAM_GARBAGE, BROKE, try_next=True, http_status=200) from exc
 
-    async def fetch_plain(self, upstream: UpstreamState, dialect: Dialect, body: Sequence[Buffer]) -> Plain:
+    async def fetch_plain(
+        self, upstream: UpstreamState, dialect: Dialect, body: Sequence[Buffer], *, passed_hops: bytes = b""
+    ) -> Plain:
         """Send, and read the whole answer. Raises UpstreamFailure; nothing is left open then."""
         try:
-            exchange = await self._open(upstream, dialect.upstream_path, body, stream=False)
+            exchange = await self._open(upstream, dialect.upstream_path, body, passed_hops, stream=False)
             try:
                 return await _whole_answer(exchange, dialect)
             finally:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from hmac import compare_digest
 
-__all__ = ["HOP_HEADER", "Hops", "hops_in"]
+__all__ = ["HOP_HEADER", "Hops", "hop_lines", "hops_in"]
 
 HOP_HEADER = b"x-yizhan-hop"
 # Chosen: longer than any chain of relays that means well; what is older is forgotten.
@@ -35,6 +35,15 @@ def hops_in(values: Iterable[bytes]) -> list[bytes]:
     """
     found = [hop for value in values for part in value.split(b",") if _HOP.fullmatch(hop := part.strip())]
     return found[-MOST:]
+
+
+def hop_lines(hops: Sequence[bytes]) -> bytes:
+    """The header line that passes these hops on; nothing for none.
+
+    >>> hop_lines([b"a" * 32]) == HOP_HEADER + b": " + b"a" * 32 + b"\\r\\n", hop_lines([])
+    (True, b'')
+    """
+    return b"%b: %b\r\n" % (HOP_HEADER, b", ".join(hops)) if hops else b""
 
 
 class Hops:
