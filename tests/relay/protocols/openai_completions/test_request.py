@@ -165,7 +165,11 @@ def test_the_body_may_be_a_bytearray() -> None:
 
 
 @given(
-    st.dictionaries(st.text(max_size=5), st.integers() | st.text() | st.lists(st.integers()), max_size=4),
+    st.dictionaries(
+        st.text(max_size=5).map("x-{}".format),
+        st.integers() | st.text() | st.lists(st.integers()),
+        max_size=4,
+    ),
     st.sampled_from([None, 2]),
     st.booleans(),
 )
@@ -176,5 +180,4 @@ def test_other_fields_reach_the_upstream_as_they_came(
     found = json.loads(sent(json.dumps(fields, indent=indent).encode(), "up"))
     found.pop("stream_options", None)
     del fields["task_id"]
-    fields.pop("stream_options", None)
     assert found == {**fields, "model": "up"}
