@@ -14,7 +14,6 @@ __all__ = ["MAX_INPUTS", "count_inputs"]
 MAX_INPUTS = 2048
 
 _OPENING = re.compile(rb"\[[ \t\r\n]*+(.)", re.DOTALL)
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"[ \t\r\n]*+(,|\])[ \t\r\n]*+', re.DOTALL)
 _DIGITS_AND_SPACE = b"0123456789 \t\r\n"
 _TOKENS = re.compile(rb"\[,*+\]\Z")
 _TOKEN_LISTS = re.compile(rb"\[\[,*+\](?:,\[,*+\])*+\]\Z")
@@ -37,7 +36,7 @@ def count_inputs(name: str, raw: bytes | memoryview) -> int:
     opening = _OPENING.match(whole)
     assert opening is not None  # it is JSON, and a list
     if opening.group(1) == b'"':
-        return _count_strings(name, whole, opening.start(1))
+        return _count_strings(name, whole)
     if opening.group(1) == b"]":
         raise Refusal(ErrorKind.BAD_FIELD, f"'{name}' must not be an empty list.", param=name)
     bones = whole.translate(None, _DIGITS_AND_SPACE)
@@ -52,16 +51,16 @@ def count_inputs(name: str, raw: bytes | memoryview) -> int:
     return count
 
 
-def _count_strings(name: str, raw: bytes, at: int) -> int:
-    count = 0
-    while (match := _STRING.match(raw, at)) is not None:
-        count += 1
-        if count > MAX_INPUTS:
-            raise _too_many(name)
-        if match.group(1) == b"]":
-            return count
-        at = match.end()
-    raise _wrong(name)
+def _count_strings(name: str, raw: bytes) -> int:
+    # Without escaped backslashes, and then without escaped quotes, every quote begins or ends a string.
+    bones = raw.replace(rb"\\", b"").replace(rb"\"", b"") if b"\\" in raw else raw
+    count = bones.count(b'"') // 2
+    if count > MAX_INPUTS:
+        raise _too_many(name)
+    first, *between, last = bones.split(b'"')[::2]
+    if first.strip() != b"[" or last.strip() != b"]" or any(part.strip() != b"," for part in between):
+        raise _wrong(name)
+    return count
 
 
 def _too_many(name: str) -> Refusal:

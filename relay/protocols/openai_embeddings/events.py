@@ -1,7 +1,7 @@
 """Pure. What an embeddings answer means. It comes whole: there are no events in this form.
 
-Vectors are neither decoded nor copied: 2,048 of them are 30 MB of digits, which would stop the loop for seconds. Only
-whether each is there is noted.
+Vectors are neither decoded nor copied. A thousand of them are 31 MB of digits: to decode those stops the loop for
+0.35 s, to skip over them for 0.06 s (measured). Only whether each is there is noted.
 """
 
 from collections.abc import Mapping
