@@ -6,14 +6,15 @@ to 200 visible ASCII characters. No Django here: the relay process uses this mod
 """
 
 import hashlib
-import hmac
 import re
 import secrets
 import string
 from collections.abc import Sequence
+from functools import lru_cache
 
 __all__ = ["display_prefix", "fingerprint", "fingerprints", "is_legal_value", "make_key"]
 
+_BLOCK_BYTES = 64  # of SHA-256
 _ALPHABET = string.ascii_letters + string.digits
 _LEGAL = re.compile(r"[\x21-\x7e]{20,200}")
 _OWN_FORM = re.compile(r"sk-yz-[A-Za-z0-9]{8}-")
@@ -40,8 +41,24 @@ def display_prefix(value: str) -> str:
 
 
 def fingerprint(value: bytes, pepper: bytes) -> bytes:
-    """HMAC-SHA256 of a key under one pepper, 32 bytes."""
-    return hmac.digest(pepper, value, hashlib.sha256)
+    """HMAC-SHA256 of a key under one pepper (RFC 2104), 32 bytes."""
+    inner, outer = _pads(pepper)
+    inner, outer = inner.copy(), outer.copy()
+    inner.update(value)
+    outer.update(inner.digest())
+    return outer.digest()
+
+
+@lru_cache(maxsize=16)
+def _pads(pepper: bytes) -> "tuple[hashlib._Hash, hashlib._Hash]":
+    """The two hashes begun with the pepper: half of the work, the same for every key."""
+    block = (pepper if len(pepper) <= _BLOCK_BYTES else hashlib.sha256(pepper).digest()).ljust(
+        _BLOCK_BYTES, b"\0"
+    )
+    return (
+        hashlib.sha256(bytes(byte ^ 0x36 for byte in block)),
+        hashlib.sha256(bytes(byte ^ 0x5C for byte in block)),
+    )
 
 
 def fingerprints(value: bytes, peppers: Sequence[bytes]) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Pure. Makes the text inside a record fit what PostgreSQL can store: no NUL, no lone surrogate."""
+"""Pure. The JSON of a record, and text inside it that fits what PostgreSQL can store: no NUL, no lone surrogate."""
 
 from typing import Any
 
@@ -6,7 +6,9 @@ import msgspec
 
 from billing.records import CallRecord
 
-__all__ = ["storable", "storable_text"]
+__all__ = ["encode_record", "storable", "storable_text"]
+
+_ENCODER = msgspec.json.Encoder()
 
 
 def storable_text(text: str) -> str:
@@ -16,6 +18,14 @@ def storable_text(text: str) -> str:
     'ab'
     """
     return text.replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def encode_record(record: CallRecord) -> bytes:
+    """One line of JSON. A lone surrogate in one of its texts becomes a question mark."""
+    try:
+        return _ENCODER.encode(record)
+    except UnicodeEncodeError:
+        return _ENCODER.encode(storable(record))
 
 
 def storable(record: CallRecord) -> CallRecord:

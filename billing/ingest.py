@@ -7,9 +7,9 @@ a batch may come twice, in any order, from two processes at once. Records are in
 ids and totals raised in the order of their levels afterwards, so that two batches take their locks in one
 order.
 
-The batch travels as one JSON document: 33,000 rows a second with 7 us of this process's time for each were
-measured so, against 10,000 rows and 73 us with one array per column, and this process has streams to serve
-meanwhile.
+The batch travels as one JSON document, made of the very lines that the journal has, so that nothing is read
+or written again on the way: 33,000 rows a second were measured so, against 10,000 with one array per column,
+and this process has streams to serve meanwhile.
 
 A record whose text does not fit is cut to fit. One that the database refuses all the same is found by halving
 the batch and returned in `rejected` with the reason: it blocks no other. Whatever is no record's fault
@@ -28,12 +28,13 @@ from psycopg.rows import scalar_row
 from billing import fitting
 from billing.records import CallRecord
 
-__all__ = ["BATCH", "IngestResult", "Rejected", "ingest"]
+__all__ = ["BATCH", "IngestResult", "Rejected", "ingest", "ingest_lines"]
 
 # One statement's worth: long enough to be cheap, short enough that the totals of an organization are locked
 # for some 40 ms at most.
 BATCH = 1_000
-_CALL_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
+# How the JSON of a record begins: its id comes first.
+_BEGIN = re.compile(rb'\{"id":"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"')
 
 _TEXT = {
     "task_id": 200,
@@ -141,10 +142,14 @@ _STATEMENT = f"""
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A record that the database will not take, and why."""
+    """A record that the database will not take, as its line of JSON, and why."""
 
-    record: CallRecord
+    line: bytes
     reason: str
+
+    @property
+    def record(self) -> CallRecord:
+        return msgspec.json.decode(self.line, type=CallRecord)
 
 
 @dataclass(slots=True)
@@ -157,31 +162,36 @@ class IngestResult:
 
 
 async def ingest(connection: psycopg.AsyncConnection, records: Sequence[CallRecord]) -> IngestResult:
-    """Write the records down and post their charge. `connection` must have taken on `relay_ingest` and be
-    idle.
+    """`ingest_lines` for records that are no JSON yet."""
+    return await ingest_lines(connection, [fitting.encode_record(record) for record in records])
+
+
+async def ingest_lines(connection: psycopg.AsyncConnection, lines: Sequence[bytes]) -> IngestResult:
+    """Write the records down and post their charge. Each line is the JSON of a `CallRecord`, as the journal
+    has it. `connection` must have taken on `relay_ingest` and be idle.
 
     Each `BATCH` of records is one transaction. Raises psycopg.Error for what is no record's fault; what was
     written before stays, and the same records may be given again.
     """
     result = IngestResult()
     usable = []
-    for record in records:
-        if _CALL_ID.fullmatch(record.id):
-            usable.append(record)
+    for line in lines:
+        if _BEGIN.match(line):
+            usable.append(line)
         else:
-            result.rejected.append(Rejected(record, "the id is not a UUIDv7"))
+            result.rejected.append(Rejected(line, "the id is not a UUIDv7"))
     for start in range(0, len(usable), BATCH):
         await _write(connection, usable[start : start + BATCH], result)
     return result
 
 
-async def _write(connection: psycopg.AsyncConnection, batch: list[CallRecord], result: IngestResult) -> None:
+async def _write(connection: psycopg.AsyncConnection, batch: list[bytes], result: IngestResult) -> None:
     try:
         # Deferred constraints (balance, organization) are checked at commit: their errors belong to the batch
         # too. One statement is a transaction of its own where the connection commits by itself.
         together = contextlib.nullcontext() if connection.autocommit else connection.transaction()
         async with together, connection.cursor(row_factory=scalar_row) as cursor:
-            await cursor.execute(_STATEMENT, [_encoded(batch)])
+            await cursor.execute(_STATEMENT, [_document(batch)])
             written = await cursor.fetchone() or 0
     except (psycopg.DataError, psycopg.IntegrityError) as exc:
         if len(batch) == 1:
@@ -195,12 +205,10 @@ async def _write(connection: psycopg.AsyncConnection, batch: list[CallRecord], r
     result.duplicates += len(batch) - written
 
 
-def _encoded(batch: list[CallRecord]) -> str:
-    """The batch as JSON that PostgreSQL takes as text: no NUL, no lone surrogate."""
-    try:
-        encoded = msgspec.json.encode(batch)
-        if b"\\u0000" not in encoded:
-            return encoded.decode()
-    except UnicodeEncodeError:
-        pass
-    return msgspec.json.encode([fitting.storable(record) for record in batch]).decode()
+def _document(batch: list[bytes]) -> str:
+    """The batch as one JSON array that PostgreSQL takes as text: no NUL."""
+    document = b"[%b]" % b",".join(batch)
+    if b"\\u0000" in document:
+        records = [msgspec.json.decode(line, type=CallRecord) for line in batch]
+        document = msgspec.json.encode([fitting.storable(record) for record in records])
+    return document.decode()

@@ -10,9 +10,9 @@ A class without a rate of its own costs what `input` costs, never nothing; only 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Context, Decimal, InvalidOperation, localcontext
-from typing import Self
+from typing import Protocol, Self
 
 __all__ = [
     "FACTOR_DIGITS",
@@ -22,6 +22,8 @@ __all__ = [
     "Line",
     "Rates",
     "TokenCounts",
+    "Tokens",
+    "amount_and_cost_nano",
     "amount_nano",
     "cost_nano",
     "hold_nano",
@@ -44,13 +46,32 @@ RATE_CEILING = 10**6
 _EXACT = Context(prec=120)
 
 
-@dataclass(frozen=True, slots=True)
-class TokenCounts:
-    """What one call used. The classes are disjoint, except that `reasoning` is part of `output`.
+class Tokens(Protocol):
+    """What one call used. The classes are disjoint.
 
     `explicit_cache` says that the upstream bills the cached tokens as explicitly cached ones
     (`read_explicit`).
     """
+
+    @property
+    def uncached_input(self) -> int: ...
+    @property
+    def cached_input(self) -> int: ...
+    @property
+    def cache_write_5m(self) -> int: ...
+    @property
+    def cache_write_30m(self) -> int: ...
+    @property
+    def cache_write_1h(self) -> int: ...
+    @property
+    def output(self) -> int: ...
+    @property
+    def explicit_cache(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCounts:
+    """Tokens as plain figures. `reasoning` is part of `output`."""
 
     uncached_input: int = 0
     cached_input: int = 0
@@ -88,6 +109,10 @@ class Rates:
     cache_write_1h: int
     read_explicit: int
     discount: int = _ONE
+    dearest_input: int = field(init=False, repr=False, compare=False)  # of all classes of input
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dearest_input", max(_input_rates(self)))
 
     @classmethod
     def of(
@@ -173,12 +198,19 @@ def scaled(value: Decimal | str, digits: int) -> int:
     return int(whole)
 
 
-def amount_nano(rates: Rates, tokens: TokenCounts) -> int:
+def amount_and_cost_nano(rates: Rates, tokens: Tokens, multiplier: int) -> tuple[int, int]:
+    """`amount_nano` and `cost_nano` of one call."""
+    exact = _list_sum(rates, tokens)
+    amount = _rounded(exact * rates.discount)
+    return amount, amount if multiplier == rates.discount else _rounded(exact * multiplier)
+
+
+def amount_nano(rates: Rates, tokens: Tokens) -> int:
     """What the organization pays: list price times discount, rounded once. Negative counts are none."""
     return _rounded(_list_sum(rates, tokens) * rates.discount)
 
 
-def cost_nano(rates: Rates, tokens: TokenCounts, multiplier: int) -> int:
+def cost_nano(rates: Rates, tokens: Tokens, multiplier: int) -> int:
     """What the upstream charges: list price times its multiplier (x 10^6), no discount, rounded once."""
     return _rounded(_list_sum(rates, tokens) * multiplier)
 
@@ -189,7 +221,7 @@ def hold_nano(rates: Rates, input_tokens: int, output_tokens: int) -> int:
     Rounded as the bill is. Rounding is monotone, so no bill within these tokens is above it; with input
     priced 0 it is exactly `output_tokens` at the output price.
     """
-    total = max(0, input_tokens) * max(_input_rates(rates)) + max(0, output_tokens) * rates.output
+    total = max(0, input_tokens) * rates.dearest_input + max(0, output_tokens) * rates.output
     return _rounded(total * rates.discount)
 
 
@@ -198,7 +230,7 @@ def is_free(rates: Rates) -> bool:
     return rates.discount == 0 or not (rates.output or any(_input_rates(rates)))
 
 
-def lines(rates: Rates, tokens: TokenCounts) -> Breakdown:
+def lines(rates: Rates, tokens: Tokens) -> Breakdown:
     """The itemised arithmetic of `amount_nano`, for a page. Classes without tokens are left out; nothing is
     rounded but the total.
     """
@@ -227,7 +259,7 @@ def _input_rates(rates: Rates) -> tuple[int, ...]:
     )
 
 
-def _items(rates: Rates, tokens: TokenCounts) -> Iterator[tuple[str, int, int]]:
+def _items(rates: Rates, tokens: Tokens) -> Iterator[tuple[str, int, int]]:
     read, read_rate = "cached_input", rates.cached_input
     if tokens.explicit_cache:
         read, read_rate = "read_explicit", rates.read_explicit
@@ -239,17 +271,23 @@ def _items(rates: Rates, tokens: TokenCounts) -> Iterator[tuple[str, int, int]]:
     yield "output", max(0, tokens.output), rates.output
 
 
-def _list_sum(rates: Rates, tokens: TokenCounts) -> int:
-    """Exact, in 10^-18 of the currency."""
+def _list_sum(rates: Rates, tokens: Tokens) -> int:
+    """Exact, in 10^-18 of the currency. Negative counts are none."""
     # Written out: this is on the way of every call, and a generator costs more than the arithmetic.
-    return (
-        max(0, tokens.uncached_input) * rates.input
-        + max(0, tokens.cached_input) * (rates.read_explicit if tokens.explicit_cache else rates.cached_input)
-        + max(0, tokens.cache_write_5m) * rates.cache_write_5m
-        + max(0, tokens.cache_write_30m) * rates.cache_write_30m
-        + max(0, tokens.cache_write_1h) * rates.cache_write_1h
-        + max(0, tokens.output) * rates.output
-    )
+    exact = 0
+    if (count := tokens.uncached_input) > 0:
+        exact = count * rates.input
+    if (count := tokens.output) > 0:
+        exact += count * rates.output
+    if (count := tokens.cached_input) > 0:
+        exact += count * (rates.read_explicit if tokens.explicit_cache else rates.cached_input)
+    if (count := tokens.cache_write_5m) > 0:
+        exact += count * rates.cache_write_5m
+    if (count := tokens.cache_write_30m) > 0:
+        exact += count * rates.cache_write_30m
+    if (count := tokens.cache_write_1h) > 0:
+        exact += count * rates.cache_write_1h
+    return exact
 
 
 def _rounded(exact: int) -> int:

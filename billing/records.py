@@ -40,7 +40,7 @@ class CallRecord(msgspec.Struct, kw_only=True, omit_defaults=True):
     http_status: int = 200
     error_kind: str = ""
     end_reason: str = ""
-    attempts: list[dict[str, Any]] = []
+    attempts: list[Any] = []  # objects, written as JSON as they are
     uncached_input_tokens: int = 0
     cached_input_tokens: int = 0
     cache_write_5m_tokens: int = 0

@@ -32,7 +32,8 @@ def read_request(walk: Walk) -> Request:
     request = walk.request = walk.dialect.parse_request(walk.body)
     call.model, call.stream = request.model[:200], request.stream
     call.reasoning_effort, call.service_tier = request.reasoning_effort, request.service_tier
-    call.task_id = request.task_id or call.task_id
+    if request.task_id:
+        call.task_id = request.task_id
     return request
 
 

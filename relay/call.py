@@ -5,44 +5,33 @@ finishes a call first is the only one who does.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+
+from msgspec import UNSET, Struct, UnsetType, field
 
 __all__ = ["Attempt", "Call"]
 
 
-@dataclass(slots=True)
-class Attempt:
-    """One upstream that was tried. `ms` is how long it took to fail, or to answer with content."""
+class Attempt(Struct):
+    """One upstream that was tried, as it stands in the call record.
 
-    upstream_id: int
+    `ms` is how long it took to fail, or to answer with content. Without `http_status` there was no answer at all.
+    """
+
     upstream: str
     upstream_model: str
-    kind: str = ""
-    http_status: int | None = None
+    result: str = "ok"
     ms: float = 0.0
-
-    def shown(self) -> dict[str, object]:
-        """As it stands in the call record."""
-        entry: dict[str, object] = {
-            "upstream": self.upstream,
-            "upstream_model": self.upstream_model,
-            "result": self.kind or "ok",
-            "ms": round(self.ms, 3),
-        }
-        if self.http_status is not None:
-            entry["http_status"] = self.http_status
-        return entry
+    http_status: int | UnsetType = UNSET
 
 
-@dataclass(slots=True)
-class Call:
+class Call(Struct):
     """`input_held`, `output_held`: tokens that the hold covers; `committed`: first content has gone to the client;
-    `hops`: relays that the call has come through.
+    `is_gone`: the client has left; `hops`: relays that the call has come through.
     """
 
     id: str
-    endpoint: str
-    protocol: str
+    endpoint: str = ""
+    protocol: str = ""
     client: str = ""
     task_id: str = ""
     organization_id: int = 0
@@ -61,8 +50,9 @@ class Call:
     has_hold: bool = False
     committed: bool = False
     is_closed: bool = False
-    is_interrupted: bool = False
+    is_gone: bool = False
     attempts: list[Attempt] = field(default_factory=list)
+    upstream_id: int | None = None
     upstream_request_id: str = ""
     answered_model: str = ""
     hops: Sequence[bytes] = ()

@@ -10,5 +10,10 @@ def new_call_id() -> str:
     """A new id: 48 bits of milliseconds since the epoch, 74 random bits. An id is a name, not a secret."""
     stamp = int(time() * 1000)
     random = getrandbits(74)
-    text = f"{(stamp << 80) | (0x7 << 76) | ((random >> 62) << 64) | (0x2 << 62) | (random & ((1 << 62) - 1)):032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+    return "%08x-%04x-7%03x-%04x-%012x" % (  # noqa: UP031 - half the time of an f-string with five formats
+        stamp >> 16,
+        stamp & 0xFFFF,
+        random >> 62,
+        0x8000 | (random >> 48 & 0x3FFF),
+        random & 0xFFFF_FFFF_FFFF,
+    )

@@ -13,7 +13,7 @@ from billing.pricing import hold_nano
 from relay.errors import ErrorKind, Refusal, UpstreamFailure
 from relay.metering.estimate import Estimator
 from relay.metering.finish import Ending
-from relay.metering.timing import server_timing
+from relay.metering.timing import server_timing, stages
 from relay.protocols.dialect import AnswerStream, Request
 from relay.protocols.json_splice import DuplicateMember, find_member, splice
 from relay.protocols.sse import EventTooLarge
@@ -68,29 +68,25 @@ class KeepAlive:
 async def start_stream(walk: Walk) -> None:
     """Status line and headers of an event stream, unless they have gone out."""
     if not walk.sink.has_started:
-        await walk.sink.start(200, [*STREAM_HEADERS, (b"server-timing", server_timing(walk.marks))])
+        await walk.sink.start(200, [*STREAM_HEADERS, (b"server-timing", server_timing(stages(walk.marks)))])
 
 
 async def deliver_plain(walk: Walk, request: Request, plain: Plain) -> None:
     """A plain answer, whole, under the name that the client used for the model."""
-    call, answer, dialect = walk.call, plain.answer, walk.dialect
+    call, marks, sink, dialect = walk.call, walk.marks, walk.sink, walk.dialect
+    answer, body = plain.answer, plain.body
     usage = dialect.usage_of(answer)
     model, tier = answer.get("model"), answer.get("service_tier")
-    call.answered_model = model[:200] if isinstance(model, str) else ""
-    body = plain.body
+    if isinstance(model, str):
+        call.answered_model = model[:200]
     # An answer that names its model twice is passed as it came.
-    with suppress(DuplicateMember):
-        if call.answered_model != request.model and (member := find_member(body, "model")) is not None:
-            body = b"".join(splice(body, [(member[1], member[2], orjson.dumps(request.model))]))
+    if model != request.model:
+        with suppress(DuplicateMember):
+            if (member := find_member(body, "model")) is not None:
+                body = b"".join(splice(body, [(member[1], member[2], orjson.dumps(request.model))]))
     call.committed = True
-    walk.marks.first_token_out = walk.marks.first_byte_out = perf_counter()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"server-timing", server_timing(walk.marks)),
-    ]
-    await walk.sink.start(200, headers)
-    walk.close_books(
+    marks.first_token_out = marks.first_byte_out = perf_counter()
+    found = walk.close_books(
         Ending(
             "ok",
             200,
@@ -100,7 +96,12 @@ async def deliver_plain(walk: Walk, request: Request, plain: Plain) -> None:
             service_tier=tier[:32] if isinstance(tier, str) else "",
         )
     )
-    await walk.sink.end(body)
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"content-length", b"%d" % len(body)),
+        (b"server-timing", server_timing(found)),
+    ]
+    await sink.answer(200, headers, body)
 
 
 async def deliver_stream(walk: Walk, opened: Opened, keep_alive: KeepAlive | None) -> None:

@@ -11,11 +11,10 @@ from time import perf_counter
 from relay.call import Attempt
 from relay.errors import UpstreamFailure
 from relay.protocols.dialect import Request
-from relay.protocols.json_splice import Buffer
 from relay.scheduler.choose import Candidate
-from relay.state.snapshot import UpstreamState
 from relay.stations import Walk
 from relay.upstreams.attempt import Opened, Plain
+from relay.upstreams.exchange import Exchange
 from relay.upstreams.hop import hop_lines
 
 __all__ = ["fail_over"]
@@ -25,58 +24,55 @@ async def fail_over(walk: Walk, request: Request, candidates: Sequence[Candidate
     """The first answer with content. Raises UpstreamFailure with the shortest wait that any upstream asked for."""
     retry_after: int | None = None
     last: UpstreamFailure | None = None
+    call, marks, upstreams, dialect = walk.call, walk.marks, walk.stations.upstreams, walk.dialect
+    hops = hop_lines(call.hops) if call.hops else b""
     for route, upstream in candidates:
-        body = walk.dialect.make_body(walk.body, request, upstream_model=route.upstream_model)
+        body = dialect.make_body(walk.body, request, upstream_model=route.upstream_model)
         started = perf_counter()
-        if walk.call.attempts:
-            walk.marks.attempt_started = started  # what lies before it is the stage `failover`
-        walk.upstream = upstream
-        attempt = Attempt(upstream.id, upstream.name, route.upstream_model)
-        walk.call.attempts.append(attempt)
+        if call.attempts:
+            marks.attempt_started = started  # what lies before it is the stage `failover`
+        walk.upstream, call.upstream_id = upstream, upstream.id
+        attempt = Attempt(upstream.name, route.upstream_model)
+        call.attempts.append(attempt)
+        opened: Opened | Plain
         try:
-            opened = await _attempt(walk, upstream, body, request)
+            if request.stream and dialect.make_stream is not None:
+                stream = dialect.make_stream(client_model=request.model, keep_usage=request.asks_usage)
+                walk.stream = stream
+                opened = await upstreams.open_stream(upstream, dialect, body, stream, passed_hops=hops)
+                marks.first_token = opened.first_content
+            else:
+                opened = await upstreams.fetch_plain(upstream, dialect, body, passed_hops=hops)
+                marks.upstream_done = opened.done
         except UpstreamFailure as failure:
-            walk.marks.headers = perf_counter()  # whatever kept it, it was a wait for this upstream
-            attempt.kind, attempt.http_status = failure.kind.value, failure.http_status
+            marks.headers = perf_counter()  # whatever kept it, it was a wait for this upstream
+            attempt.result = failure.kind.value
+            if failure.http_status is not None:
+                attempt.http_status = failure.http_status
             if failure.retry_after_s is not None:
                 retry_after = min(failure.retry_after_s, retry_after or failure.retry_after_s)
             last = failure
             if not failure.try_next:
                 break
         except asyncio.CancelledError:
-            walk.marks.headers = perf_counter()
-            attempt.kind = "client_gone"
+            marks.headers = perf_counter()
+            attempt.result = "client_gone"
             raise
         else:
             attempt.http_status = 200
-            _take_marks(walk, opened)
+            _take_marks(walk, opened.exchange)
             return opened
         finally:
-            attempt.ms = (perf_counter() - started) * 1000
+            attempt.ms = round((perf_counter() - started) * 1000, 3)
     assert last is not None
     if last.try_next and retry_after is not None:
         last.retry_after_s = retry_after
     raise last
 
 
-async def _attempt(
-    walk: Walk, upstream: UpstreamState, body: Sequence[Buffer], request: Request
-) -> Opened | Plain:
-    upstreams, dialect = walk.stations.upstreams, walk.dialect
-    hops = hop_lines(walk.call.hops) if walk.call.hops else b""
-    if not request.stream or dialect.make_stream is None:
-        return await upstreams.fetch_plain(upstream, dialect, body, passed_hops=hops)
-    walk.stream = dialect.make_stream(client_model=request.model, keep_usage=request.asks_usage)
-    return await upstreams.open_stream(upstream, dialect, body, walk.stream, passed_hops=hops)
-
-
-def _take_marks(walk: Walk, opened: Opened | Plain) -> None:
-    exchange, marks = opened.exchange, walk.marks
+def _take_marks(walk: Walk, exchange: Exchange) -> None:
+    marks = walk.marks
     marks.connected, marks.sent, marks.headers = exchange.connected, exchange.sent, exchange.headers_at
-    if isinstance(opened, Opened):
-        marks.first_token = opened.first_content
-    else:
-        marks.upstream_done = opened.done
     request_id = exchange.header(b"x-request-id")
     if request_id is not None:
         walk.call.upstream_request_id = request_id[:200].decode("latin-1")

@@ -7,7 +7,7 @@ A station takes what the last one gave and returns; none knows its neighbours. T
 ends when the client has been sent its first content. From there on a failure ends the stream with the dialect's error
 event, never cleanly, and no other upstream is asked.
 
-The walk runs in a task of its own, which the consumer cancels when the client hangs up (`CancelledError` here). The
+The consumer cancels the walk when the client hangs up (`CancelledError` here). The
 books are closed by `Walk.close_books`, which is synchronous, so neither a cancellation nor a second ending can come
 between. Endings: ok, refused, client error, upstream error (before and after content), client gone, interrupted
 (shutdown). Whichever it is, the call leaves here with its books closed and its answer completed, if there is anybody
@@ -19,6 +19,7 @@ keeps proxies and clients waiting, and commits to nothing.
 
 import asyncio
 import logging
+from contextlib import suppress
 from time import perf_counter, time
 
 from relay.admission.authenticate import authenticate
@@ -36,6 +37,9 @@ from relay.upstreams.attempt import Plain
 __all__ = ["Pipeline"]
 
 log = logging.getLogger(__name__)
+
+# A client that takes no more bytes does not hear that the relay shuts down.
+FAREWELL_S = 3.0
 
 
 class Pipeline:
@@ -58,8 +62,7 @@ class Pipeline:
 
     def refuse_loop(self) -> None:
         """Before the body is read too, but with books: a loop is to be seen. Raises Refusal."""
-        if self._walk.call.hops:
-            refuse_loop(self._walk)
+        refuse_loop(self._walk)
 
     async def run(self, body: bytes | bytearray) -> None:
         """The other stations. Raises only CancelledError."""
@@ -116,10 +119,11 @@ class Pipeline:
     async def _leave(self) -> None:
         """The walk was cancelled: the client is gone, or the relay shuts down and says so."""
         walk = self._walk
-        if walk.call.is_interrupted:
-            await self.fail(
-                CallError(ErrorKind.SHUTDOWN, "The relay is shutting down; the answer is not complete.")
-            )
+        if not walk.call.is_gone:
+            error = CallError(ErrorKind.SHUTDOWN, "The relay is shutting down; the answer is not complete.")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FAREWELL_S):
+                    await self.fail(error)
         elif walk.caller is not None:
             walk.marks.upstream_done = walk.marks.upstream_done or perf_counter()
             ending = walk.ending("client_gone")

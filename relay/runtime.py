@@ -115,8 +115,7 @@ class RelayRuntime:
         deadline = asyncio.get_running_loop().time() + within_s
         while self.calls and (left := deadline - asyncio.get_running_loop().time()) > 0:
             await asyncio.wait([task for _, task in self.calls.values()], timeout=min(left, 0.5))
-        for call, task in list(self.calls.values()):
-            call.is_interrupted = True
+        for _, task in list(self.calls.values()):
             task.cancel()
         if self.calls:
             await asyncio.wait([task for _, task in self.calls.values()], timeout=CLOSE_S)

@@ -49,6 +49,11 @@ class Sink:
         if waited > 0.0005:
             self._marks.write_wait += waited
 
+    async def answer(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
+        """Hand over a whole answer."""
+        await self.start(status, headers)
+        await self.end(body)
+
     async def end(self, data: bytes = b"") -> None:
         """Hand over the last bytes."""
         self.has_ended = True

@@ -1,7 +1,9 @@
 """What a process keeps for all calls (`Stations`), and what one call carries from station to station (`Walk`)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from msgspec import Struct
 
 from relay.admission.authenticate import Caller
 from relay.admission.holds import Holds
@@ -40,8 +42,7 @@ class Stations:
     beat_s: float = BEAT_S
 
 
-@dataclass(slots=True)
-class Walk:
+class Walk(Struct):
     """One call on its way: each station fills in what the next ones need."""
 
     stations: Stations
@@ -53,13 +54,13 @@ class Walk:
     caller: Caller | None = None
     request: Request | None = None
     model: ModelState | None = None
-    upstream: UpstreamState | None = field(default=None)
+    upstream: UpstreamState | None = None
     stream: AnswerStream | None = None
 
-    def close_books(self, ending: Ending) -> None:
-        """Price, settle and journal; only the first ending counts."""
+    def close_books(self, ending: Ending) -> dict[str, float]:
+        """Price, settle and journal; only the first ending counts. Returns the stages of the call."""
         model, upstream = self.model, self.upstream
-        self.stations.books.close(
+        return self.stations.books.close(
             self.call,
             self.marks,
             ending,

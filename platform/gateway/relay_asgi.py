@@ -13,6 +13,7 @@ from django.urls import re_path
 from gateway.handover import HandOver
 from gateway.health import answer_health
 from relay.consumers.openai import OpenAIConsumer
+from relay.protocols.dialects import DIALECTS
 from relay.runtime import RelayRuntime
 
 __all__ = ["RELAY_PATHS", "relay_application"]
@@ -26,16 +27,19 @@ App = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 def relay_application(runtime: RelayRuntime, console_socket: str) -> App:
     """The application; the caller starts and closes `runtime`."""
     hand_over = HandOver(console_socket)
+    openai: App = OpenAIConsumer.as_asgi(runtime=runtime)
     http = URLRouter(
         [
-            re_path(RELAY_PATHS, OpenAIConsumer.as_asgi(runtime=runtime)),
+            re_path(RELAY_PATHS, openai),  # type: ignore[arg-type]
             re_path(r"", hand_over),  # type: ignore[arg-type]  # Channels routes ASGI applications
         ]
     )
 
     async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            if scope["path"] in ("/healthz", "/readyz"):
+            if scope["path"] in DIALECTS:  # the usual ones, without a copy of the scope
+                await openai(scope, receive, send)
+            elif scope["path"] in ("/healthz", "/readyz"):
                 await answer_health(scope["path"], runtime, send)
             else:
                 await http(scope, receive, send)

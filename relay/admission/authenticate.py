@@ -6,8 +6,9 @@ refusal of an unknown, revoked or expired key is a 401 without a hint which keys
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
+
+from msgspec import Struct
 
 from accounts.keys import fingerprints
 from billing.pricing import is_free
@@ -18,20 +19,26 @@ from relay.state.snapshot import KeyState, ModelState, OrganizationState, Snapsh
 __all__ = ["Caller", "allow_model", "authenticate", "key_in", "may_use"]
 
 _QUERY_KEY = re.compile(rb"(?:^|&)key=([^&]*)")
-_HEADERS = frozenset({b"authorization", b"x-api-key", b"x-goog-api-key", b"api-key"})
+_OTHERS = frozenset({b"x-api-key", b"x-goog-api-key", b"api-key"})
+_HEADERS = _OTHERS | {b"authorization"}
 MAX_KEY_BYTES = 512
 # A process that has just started takes connections at once, and knows everything a moment later.
 START_S = 3.0
 
 
-@dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(Struct, frozen=True):
     key: KeyState
     organization: OrganizationState
 
 
 def key_in(headers: Sequence[tuple[bytes, bytes]], query: bytes) -> bytes:
     """Pure. The one key of a request. Raises Refusal (no_key, keys_differ, wrong_key)."""
+    given = dict(headers)
+    if not query and len(given) == len(headers) and _OTHERS.isdisjoint(given):
+        # The usual way: one header, nothing beside it.
+        shown = given.get(b"authorization", b"")
+        if shown[:7] in (b"Bearer ", b"bearer ") and 7 < len(shown) <= MAX_KEY_BYTES and shown[7] > 0x20:
+            return shown[7:].rstrip()
     found: bytes | None = None
     for name, value in headers:
         if name not in _HEADERS:

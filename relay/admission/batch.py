@@ -6,17 +6,19 @@ and snapshot.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from relay.admission.limits import GRANTED, LevelLimits, LimitKind, Refused
 from relay.admission.scripts import hold_keys, window_key
 from relay.admission.wire import StoreError, StoreUnavailable
 
-__all__ = ["Batch", "CountersUnknown", "HoldMissing", "Operation"]
+__all__ = ["Batch", "CountersUnknown", "Heard", "HoldMissing", "Operation"]
 
 # Operations per script call: below 1 ms of the store's one thread, during which it serves nobody else. With 8
 # levels each they write 6,144 words; a script can pass about 8,000 to one command.
 MOST_OPERATIONS = 128
+
+Heard = Callable[[str, object], None]
 
 _ASKING = frozenset({"p", "x"})  # the letters that can be refused
 _KINDS = (
@@ -46,31 +48,46 @@ class HoldMissing(StoreError):
 class Operation:
     """One thing to do with one call's hold: a letter of lua/book.lua, its arguments, and the rows after them.
 
-    `future` hears True (done), False (nothing to do), Granted or Refused, or the error. `is_sent` tells
-    whether the store may have seen it.
+    `future` hears True (done), False (nothing to do), Granted or Refused, or the error; where nobody waits,
+    there is none, and `heard` is called with the call's id and the same. `is_sent` tells whether the store may
+    have seen it.
     """
 
-    __slots__ = ("arguments", "call_id", "future", "is_sent", "letter", "levels")
+    __slots__ = ("arguments", "call_id", "future", "heard", "is_sent", "letter", "levels")
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - made for every call, and keywords cost
         self,
         letter: str,
         call_id: str,
         arguments: tuple[int, ...],
         levels: Sequence[LevelLimits] | None,
-        future: asyncio.Future[object],
+        future: asyncio.Future[object] | None,
+        heard: Heard | None = None,
     ) -> None:
         self.letter = letter
         self.call_id = call_id
         self.arguments = arguments
         self.levels = levels
         self.future = future
+        self.heard = heard
         self.is_sent = False
 
     @property
     def is_moot(self) -> bool:
         """Whether it need not be sent: nobody waits any more for leave to do something."""
-        return self.letter in _ASKING and self.future.cancelled()
+        return self.letter in _ASKING and self.future is not None and self.future.cancelled()
+
+    def hear(self, outcome: object) -> None:
+        """Pass the outcome on: True, False, Granted, Refused or an exception."""
+        future = self.future
+        if future is None:
+            if self.heard is not None:
+                self.heard(self.call_id, outcome)
+        elif not future.done():
+            if isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
 
 
 class Batch:
@@ -119,27 +136,20 @@ class Batch:
             self.fail("the limit store gave a wrong number of answers")
             return
         for operation, item in zip(self._operations, answer, strict=True):
-            future = operation.future
-            if future.done():
-                continue
-            outcome = self._read(operation, item)
-            if isinstance(outcome, Exception):
-                future.set_exception(outcome)
+            if item == 1:
+                operation.hear(GRANTED if operation.letter in _ASKING else True)
             else:
-                future.set_result(outcome)
+                operation.hear(self._read(operation, item))
 
     def fail(self, reason: str) -> None:
         """Tell everyone who waits."""
         for operation in self._operations:
-            if not operation.future.done():
-                operation.future.set_exception(StoreUnavailable(reason))
+            operation.hear(StoreUnavailable(reason))
 
     def _read(self, operation: Operation, item: object) -> object:
-        """What an answer means: the outcome, or the exception to raise."""
+        """What an answer other than 1 means: the outcome, or the exception to raise."""
         is_limited = operation.letter in _ASKING
         match item:
-            case 1:
-                return GRANTED if is_limited else True
             case 0:
                 return HoldMissing(operation.call_id) if is_limited else False
             case -1:

@@ -10,16 +10,15 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from decimal import Decimal
-from functools import partial
 
 from relay.admission.authenticate import Caller
 from relay.admission.permit import (
+    GRANTED,
     CountersUnknown,
     HoldMissing,
     LevelLimits,
     LimitKind,
     OpenHold,
-    PermitRequest,
     Permits,
     Refused,
     StoreError,
@@ -34,6 +33,7 @@ __all__ = ["Holds", "money"]
 log = logging.getLogger(__name__)
 
 LEASE_S = 90.0
+LEASE_MS = 90_000
 RENEW_S = 20.0
 RETRY_S = 0.5
 REFILL = "Ask an administrator of your organization to raise it."
@@ -91,20 +91,21 @@ class Holds:
 
     async def take(self, caller: Caller, call_id: str, hold_nano: int) -> None:
         """Take the hold at every level of the caller, or raise Refusal saying which limit does not allow it."""
-        request = PermitRequest(caller.organization.id, call_id, hold_nano, LEASE_S, self._levels_of(caller))
+        organization_id, levels = caller.organization.id, self._levels_of(caller)
         try:
-            answer = await self._permits.permit(request)
+            answer = await self._permits.take(organization_id, call_id, hold_nano, LEASE_MS, levels)
         except CountersUnknown:
-            await self._rebuild_or_refuse(caller.organization.id)
+            await self._rebuild_or_refuse(organization_id)
             try:
-                answer = await self._permits.permit(request)
+                answer = await self._permits.take(organization_id, call_id, hold_nano, LEASE_MS, levels)
             except StoreError as exc:
                 raise _away() from exc
         except StoreUnavailable as exc:
             raise _away() from exc
-        if isinstance(answer, Refused):
+        if answer is not GRANTED:
+            assert isinstance(answer, Refused)
             raise _refusal(answer, caller, hold_nano)
-        self._open[call_id] = (caller.organization.id, hold_nano, request.levels)
+        self._open[call_id] = (organization_id, hold_nano, levels)
 
     async def grow(self, caller: Caller, call_id: str, extra_nano: int) -> None:
         """Add to the hold of a call whose answer outgrows it. Raises Refusal."""
@@ -128,14 +129,13 @@ class Holds:
         """Hand over the true amount of a call that has ended; returns at once."""
         self._open.pop(call_id, None)
         self._unsettled[call_id] = (organization_id, amount_nano)
-        future = self._permits.settle_soon(organization_id, call_id, amount_nano)
         self._settling += 1
-        future.add_done_callback(partial(self._settled, call_id))
+        self._permits.settle_soon(organization_id, call_id, amount_nano, self._settled)
 
-    def _settled(self, call_id: str, future: asyncio.Future[object]) -> None:
+    def _settled(self, call_id: str, outcome: object) -> None:
         """The store has answered. What it could not take stays unsettled, and is repeated by `_keep`."""
         self._settling -= 1
-        if not future.cancelled() and future.exception() is None:
+        if not isinstance(outcome, Exception):
             self._unsettled.pop(call_id, None)
 
     async def _settle_again(self) -> None:

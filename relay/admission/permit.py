@@ -37,7 +37,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import cast
 
-from relay.admission.batch import MOST_OPERATIONS, Batch, CountersUnknown, HoldMissing, Operation
+from relay.admission.batch import MOST_OPERATIONS, Batch, CountersUnknown, Heard, HoldMissing, Operation
 from relay.admission.limits import (
     GRANTED,
     Granted,
@@ -92,13 +92,30 @@ class Permits:
         caller was cancelled), the call's hold is given back as soon as the store can be told; until then it
         lives for its lease.
         """
-        arguments = (request.hold_nano, _milliseconds(request.lease_s))
-        operation = self._add(request.organization_id, "p", request.call_id, arguments, request.levels)
+        return await self.take(
+            request.organization_id,
+            request.call_id,
+            request.hold_nano,
+            _milliseconds(request.lease_s),
+            request.levels,
+        )
+
+    async def take(
+        self,
+        organization_id: int,
+        call_id: str,
+        hold_nano: int,
+        lease_ms: int,
+        levels: tuple[LevelLimits, ...],
+    ) -> Granted | Refused:
+        """`permit` for what was checked before: on the way of every call there is no time to check it again."""
+        operation = self._new("p", call_id, (hold_nano, lease_ms), levels)
+        self._queue(organization_id, operation)
         try:
-            return await _verdict(operation)
+            return await operation.future  # type: ignore[misc]  # a permit has one, for a verdict
         except (StoreUnavailable, asyncio.CancelledError):
             if operation.is_sent:
-                self._queue(request.organization_id, _release(request.call_id))
+                self._queue(organization_id, Operation("s", call_id, (0,), None, None))
             raise
 
     async def extend(
@@ -112,7 +129,11 @@ class Permits:
         check_call(call_id)
         check_amount(extra_nano)
         check_levels([limits.level for limits in levels])
-        return await _verdict(self._add(organization_id, "x", call_id, (extra_nano,), levels))
+        operation = self._new("x", call_id, (extra_nano,), levels)
+        self._queue(organization_id, operation)
+        outcome = await _outcome(operation)
+        assert isinstance(outcome, Granted | Refused)
+        return outcome
 
     async def settle(self, organization_id: int, call_id: str, amount_nano: int) -> bool:
         """Give the hold back and count the amount as spent. True for the one time that did it, then False.
@@ -120,15 +141,17 @@ class Permits:
         Sent even if the caller is cancelled in this turn. Raises StoreUnavailable or CountersUnknown; asking
         again is safe after both, see the module's last paragraph for the second.
         """
-        return await self.settle_soon(organization_id, call_id, amount_nano) is True
-
-    def settle_soon(self, organization_id: int, call_id: str, amount_nano: int) -> asyncio.Future[object]:
-        """As `settle`, without a coroutine to wait in: the future hears whether it was this one that settled, or
-        the StoreError. It goes out with the other operations of this turn.
-        """
         check_call(call_id)
         check_amount(amount_nano)
-        return self._add(organization_id, "s", call_id, (amount_nano,)).future
+        operation = self._new("s", call_id, (amount_nano,))
+        self._queue(organization_id, operation)
+        return await _outcome(operation) is True
+
+    def settle_soon(self, organization_id: int, call_id: str, amount_nano: int, heard: Heard) -> None:
+        """As `settle`, without anything to wait in: `heard` is called with the call's id and whether it was this
+        one that settled, or the StoreError. It goes out with the other operations of this turn.
+        """
+        self._queue(organization_id, Operation("s", call_id, (amount_nano,), None, None, heard))
 
     async def renew(self, organization_id: int, call_ids: Iterable[str], lease_s: float) -> frozenset[str]:
         """Keep the holds of living calls from now on for another lease. Returns the calls that have none.
@@ -197,22 +220,15 @@ class Permits:
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         return Operation(letter, call_id, arguments, levels, future)
 
-    def _add(
-        self,
-        organization_id: int,
-        letter: str,
-        call_id: str,
-        arguments: tuple[int, ...],
-        levels: Sequence[LevelLimits] | None = None,
-    ) -> Operation:
-        operation = self._new(letter, call_id, arguments, levels)
-        self._queue(organization_id, operation)
-        return operation
-
     def _queue(self, organization_id: int, operation: Operation) -> None:
-        if not self._turn:
+        turn = self._turn
+        if not turn:
             self._store.compose_later(self._compose)
-        self._turn.setdefault(organization_id, []).append(operation)
+        operations = turn.get(organization_id)
+        if operations is None:
+            turn[organization_id] = [operation]
+        else:
+            operations.append(operation)
 
     async def _do_all(self, organization_id: int, operations: Sequence[Operation]) -> list[bool]:
         """The outcomes of many operations, with a pause for other work after each batch."""
@@ -221,7 +237,7 @@ class Permits:
             some = operations[first : first + MOST_OPERATIONS]
             for operation in some:
                 self._queue(organization_id, operation)
-            answers = await asyncio.gather(*(operation.future for operation in some))
+            answers = await asyncio.gather(*(_outcome(operation) for operation in some))
             outcomes += [answer is True for answer in answers]
         return outcomes
 
@@ -237,18 +253,10 @@ class Permits:
                 self._store.send_script(BOOK, keys, arguments, batch)
 
 
-def _release(call_id: str) -> Operation:
-    """A settling that nobody waits for."""
-    future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-    future.cancel()
-    return Operation("s", call_id, (0,), None, future)
-
-
 def _milliseconds(lease_s: float) -> int:
     return max(1, round(1000 * lease_s))
 
 
-async def _verdict(operation: Operation) -> Granted | Refused:
-    outcome = await operation.future
-    assert isinstance(outcome, Granted | Refused)
-    return outcome
+async def _outcome(operation: Operation) -> object:
+    assert operation.future is not None
+    return await operation.future

@@ -1,14 +1,14 @@
 """The ASGI edge: a Channels consumer with its own `__call__`, one instance per request.
 
-Two tasks per call. The walk runs in its own task and may be cancelled; this one waits for what the server says next.
-`http.disconnect` comes when the client hangs up, and on every server also after a normal end: only while the books
-are open does it mean that the client is gone. The stock HTTP consumer notices no hang-up while it handles a request,
-and costs a thread hop per message.
+The stock HTTP consumer notices no hang-up while it handles a request, and costs a thread hop per message. Here the
+walk is cancelled at once: by a callback where the server offers one (`HANG_UP`), so that a call is one task; on any
+other server by a second task that waits for `http.disconnect`. That comes on every server also after a normal end:
+only while the books are open does it mean that the client is gone.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from time import perf_counter
 from typing import Any
 
@@ -23,9 +23,12 @@ from relay.runtime import RelayRuntime
 from relay.sink import Headers, Sink
 from relay.upstreams.hop import HOP_HEADER, hops_in
 
-__all__ = ["RelayConsumer", "receive_body"]
+__all__ = ["HANG_UP", "RelayConsumer", "receive_body"]
 
 log = logging.getLogger(__name__)
+
+HANG_UP = "yizhan.hang_up"
+"""ASGI extension: a function that takes the callback to be called if the client goes before its answer is complete."""
 
 BODY_BYTES = 32 * 1024 * 1024
 BODY_S = 120.0
@@ -39,11 +42,13 @@ class ClientGone(Exception):
     """The client hung up before its body was complete."""
 
 
-async def receive_body(receive: Receive, headers: Headers) -> bytes | bytearray:
-    """The whole body, read once into one piece. Raises Refusal (too_large, slow_body), ClientGone."""
-    for name, value in headers:
-        if name == b"content-length" and value.isdigit() and int(value) > BODY_BYTES:
-            raise _too_large()
+async def receive_body(receive: Receive, length: bytes | None) -> bytes | bytearray:
+    """The whole body, read once into one piece; `length` is what its header says.
+
+    Raises Refusal (too_large, slow_body), ClientGone.
+    """
+    if length is not None and length.isdigit() and int(length) > BODY_BYTES:
+        raise _too_large()
     message = await receive()
     if message["type"] == "http.disconnect":
         raise ClientGone
@@ -74,6 +79,8 @@ class RelayConsumer(AsyncConsumer):
 
     channel_layer_alias = "none"
     runtime: RelayRuntime
+    given: dict[bytes, bytes]
+    """The request's headers by name; of one that stands twice, the last."""
 
     def __init__(self, runtime: RelayRuntime) -> None:
         self.runtime = runtime
@@ -82,29 +89,18 @@ class RelayConsumer(AsyncConsumer):
         self, scope: dict[str, Any], receive: Receive, send: Callable[[Any], Awaitable[None]]
     ) -> None:
         marks = Marks(perf_counter())
-        call_id = new_call_id()
-        headers: Headers = scope["headers"]
-        base: Headers = [(b"x-call-id", call_id.encode()), (b"x-request-id", call_id.encode())]
-        user_agent = task_id = b""
-        hops: list[bytes] | None = None
-        for name, value in headers:
-            if name == b"user-agent":
-                user_agent = value
-            elif name == b"x-task-id":
-                task_id = value
-            elif name == b"origin":
-                base += CORS
-            elif name == HOP_HEADER:
-                hops = [*(hops or ()), value]
-        call = Call(
-            id=call_id,
-            endpoint="",
-            protocol="",
-            client=program_of(user_agent),
-            task_id=task_id[:200].decode("utf-8", "replace"),
-        )
-        if hops is not None:
-            call.hops = hops_in(hops)
+        call = Call(new_call_id())
+        given = self.given = dict(scope["headers"])
+        shown_id = call.id.encode()
+        base: Headers = [(b"x-call-id", shown_id), (b"x-request-id", shown_id)]
+        if b"origin" in given:
+            base += CORS
+        if b"user-agent" in given:
+            call.client = program_of(given[b"user-agent"])
+        if b"x-task-id" in given:
+            call.task_id = given[b"x-task-id"][:200].decode("utf-8", "replace")
+        if HOP_HEADER in given:
+            call.hops = hops_in(value for name, value in scope["headers"] if name == HOP_HEADER)
         sink = Sink(send, marks, base)
         if not self.runtime.is_started:
             await self.runtime.start()
@@ -116,8 +112,38 @@ class RelayConsumer(AsyncConsumer):
         """Answer one request."""
         raise NotImplementedError
 
-    async def see_through(self, receive: Receive, call: Call, walk: asyncio.Task[None]) -> None:
-        """Wait until the call is over; a client that leaves before the books are closed ends the walk."""
+    async def see_through(
+        self, scope: dict[str, Any], receive: Receive, call: Call, walk: Coroutine[Any, Any, None]
+    ) -> None:
+        """Let the walk come to its end; a client that leaves before the books are closed ends it.
+
+        Whatever else cancels us (the server shuts down) interrupts the call, and its client is told so.
+        """
+        extensions = scope.get("extensions")
+        watch = extensions.get(HANG_UP) if extensions else None
+        if watch is None:
+            await self._see_through_apart(receive, call, asyncio.create_task(walk))
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        calls = self.runtime.calls
+        calls[call.id] = (call, task)
+
+        def leave() -> None:
+            if not call.is_closed:
+                call.is_gone = True
+                task.cancel()
+
+        watch(leave)
+        try:
+            await walk
+        except asyncio.CancelledError:
+            if not call.is_closed:
+                raise
+        finally:
+            del calls[call.id]
+
+    async def _see_through_apart(self, receive: Receive, call: Call, walk: asyncio.Task[None]) -> None:
         self.runtime.calls[call.id] = (call, walk)
         try:
             while not walk.done():
@@ -125,9 +151,9 @@ class RelayConsumer(AsyncConsumer):
                 if message["type"] == "http.disconnect":
                     break
             if not call.is_closed:
+                call.is_gone = True
                 walk.cancel()
         except asyncio.CancelledError:
-            call.is_interrupted = True
             walk.cancel()
             raise
         finally:

@@ -1,6 +1,5 @@
 """The OpenAI edge: calls to models, and the models that a key may use. Everything else under `/v1` is a clear 404."""
 
-import asyncio
 from time import time
 from typing import Any
 
@@ -23,7 +22,7 @@ from relay.metering.timing import Marks
 from relay.pipeline import Pipeline
 from relay.protocols.dialects import DIALECTS
 from relay.protocols.openai_chat.errors import error_body, error_headers, error_status
-from relay.sink import Headers, Sink
+from relay.sink import Sink
 from relay.state.snapshot import ModelState
 
 __all__ = ["OpenAIConsumer"]
@@ -46,7 +45,7 @@ class OpenAIConsumer(RelayConsumer):
             if dialect is not None:
                 call.endpoint, call.protocol = dialect.endpoint, dialect.protocol
                 walk = Pipeline(self.runtime.stations, dialect, call, marks, sink)
-                await self._walk(walk, call, key, receive, scope["headers"])
+                await self._walk(walk, scope, receive, call, key)
             else:
                 await self._models(key, endpoint[1], sink)
         except CallError as error:
@@ -73,17 +72,25 @@ class OpenAIConsumer(RelayConsumer):
             raise Refusal(ErrorKind.UNKNOWN_METHOD, f"{endpoint[0]} takes {taken}, not {method[:20]}.")
         return endpoint
 
-    async def _walk(self, walk: Pipeline, call: Call, key: bytes, receive: Receive, headers: Headers) -> None:
-        """Read the body here, where a hang-up is heard, then walk in a task of its own."""
+    async def _walk(
+        self, walk: Pipeline, scope: dict[str, Any], receive: Receive, call: Call, key: bytes
+    ) -> None:
+        """Read the body here, where a hang-up is an exception, then walk."""
         await walk.admit(key)
         try:
-            walk.refuse_loop()
-            _check_content_type(headers)
-            body = await receive_body(receive, headers)
+            if call.hops:
+                walk.refuse_loop()
+            content_type = self.given.get(b"content-type")
+            if content_type is not None and b"json" not in content_type.lower():
+                raise Refusal(
+                    ErrorKind.BAD_CONTENT_TYPE,
+                    "The body must be JSON: send 'content-type: application/json'.",
+                )
+            body = await receive_body(receive, self.given.get(b"content-length"))
         except Refusal as refusal:
             await walk.fail(refusal)
             return
-        await self.see_through(receive, call, asyncio.create_task(walk.run(body)))
+        await self.see_through(scope, receive, call, walk.run(body))
 
     async def _models(self, key: bytes, name: str, sink: Sink) -> None:
         caller = await authenticate(key, self.runtime.stations.loader, self.runtime.stations.peppers, time())
@@ -98,14 +105,6 @@ class OpenAIConsumer(RelayConsumer):
                 ErrorKind.UNKNOWN_MODEL, f"The model '{name[:100]}' does not exist here.", param="model"
             )
         await answer_json(sink, 200, orjson.dumps(_shown(model)))
-
-
-def _check_content_type(headers: Headers) -> None:
-    for name, value in headers:
-        if name == b"content-type" and b"json" not in value.lower():
-            raise Refusal(
-                ErrorKind.BAD_CONTENT_TYPE, "The body must be JSON: send 'content-type: application/json'."
-            )
 
 
 def _shown(model: ModelState) -> dict[str, object]:

@@ -12,7 +12,8 @@
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from relay.protocols.usage import Usage
 

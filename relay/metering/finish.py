@@ -6,22 +6,23 @@ of the answer are handed to the server.
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import perf_counter
 
-from billing.pricing import Rates, TokenCounts, amount_nano, cost_nano
+from msgspec import Struct
+
+from billing.pricing import Rates, amount_and_cost_nano
 from billing.records import CallRecord
 from relay.call import Call
 from relay.metering.endings import charged_usage
 from relay.metering.estimate import Estimator
 from relay.metering.journal import Journal
-from relay.metering.timing import Marks, stages, ttfb_ms, ttft_ms
+from relay.metering.timing import Marks, stages, total_ms, ttfb_ms, ttft_ms
 from relay.protocols.usage import Usage
+
+__all__ = ["Books", "Ending", "Settle"]
 
 # Chosen: providers count a little differently from each other, never by this factor.
 BELIEF = 4
-
-__all__ = ["Books", "Ending", "Settle"]
 
 Settle = Callable[[int, str, int], None]
 """Takes the organization, the call and its true amount; returns at once."""
@@ -29,8 +30,7 @@ Settle = Callable[[int, str, int], None]
 log = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class Ending:
+class Ending(Struct):
     """How a call ended. `usage` is what the upstream reported.
 
     Where it is missing, the output is estimated from the content events that were delivered, or is `output_estimate`
@@ -57,43 +57,44 @@ class Books:
 
     def close(
         self, call: Call, marks: Marks, ending: Ending, *, rates: Rates | None, cost_multiplier: int
-    ) -> None:
-        """Write the record and settle the hold. Does nothing if the books are closed already."""
+    ) -> dict[str, float]:
+        """Write the record and settle the hold; returns the stages. Does nothing if the books are closed already."""
         if call.is_closed:
-            return
+            return {}
         call.is_closed = True
         marks.ended = perf_counter()
-        usage, is_charged = charged_usage(
-            ending.status,
-            committed=call.committed,
-            counted=ending.usage if ending.usage is None or _is_believable(call, ending.usage) else None,
-            estimate=lambda: self._estimated(call, ending),
-        )
-        if ending.status == "ok" and ending.usage is not None and usage is ending.usage:
-            self._estimator.learn(
-                call.model,
-                body_bytes=call.body_bytes,
-                input_tokens=ending.usage.input,
-                events=ending.events,
-                output_tokens=ending.usage.output,
-            )
+        usage, is_charged = self._usage_of(call, ending)
         amount = cost = 0
         if rates is not None:
-            tokens = TokenCounts(
-                usage.uncached_input,
-                usage.cached_input,
-                usage.cache_write_5m,
-                usage.cache_write_30m,
-                usage.cache_write_1h,
-                usage.output,
-                usage.reasoning,
-                bool(usage.cache_type),
-            )
-            amount = amount_nano(rates, tokens) if is_charged else 0
-            cost = cost_nano(rates, tokens, cost_multiplier)
-        self._journal.close(_record(call, marks, ending, usage, rates, amount, cost))
+            amount, cost = amount_and_cost_nano(rates, usage, cost_multiplier)
+            if not is_charged:
+                amount = 0
+        found = stages(marks)
+        self._journal.close(_record(call, marks, found, ending, usage, rates, amount, cost))
         if call.has_hold:
             self._settle(call.organization_id, call.id, amount)
+        return found
+
+    def _usage_of(self, call: Call, ending: Ending) -> tuple[Usage, bool]:
+        """What the call used, and whether it is charged; learns from what was reported."""
+        counted = ending.usage
+        if counted is not None and not _is_believable(call, counted):
+            counted = None
+        if counted is None or ending.status != "ok":
+            return charged_usage(
+                ending.status,
+                committed=call.committed,
+                counted=counted,
+                estimate=lambda: self._estimated(call, ending),
+            )
+        self._estimator.learn(
+            call.model,
+            body_bytes=call.body_bytes,
+            input_tokens=counted.input,
+            events=ending.events,
+            output_tokens=counted.output,
+        )
+        return counted, True
 
     def _estimated(self, call: Call, ending: Ending) -> Usage:
         """Our own count, within what the call's hold covers: a guess must not cost more than was agreed."""
@@ -117,9 +118,15 @@ def _is_believable(call: Call, usage: Usage) -> bool:
 
 
 def _record(  # noqa: PLR0917 - the parts of a record, each once
-    call: Call, marks: Marks, ending: Ending, usage: Usage, rates: Rates | None, amount: int, cost: int
+    call: Call,
+    marks: Marks,
+    found: dict[str, float],
+    ending: Ending,
+    usage: Usage,
+    rates: Rates | None,
+    amount: int,
+    cost: int,
 ) -> CallRecord:
-    found = stages(marks)
     last = call.attempts[-1] if call.attempts else None
     return CallRecord(
         id=call.id,
@@ -131,9 +138,9 @@ def _record(  # noqa: PLR0917 - the parts of a record, each once
         endpoint=call.endpoint,
         model=call.model,
         protocol=call.protocol,
-        upstream_id=last.upstream_id if last else None,
-        upstream=last.upstream if last else "",
-        upstream_model=last.upstream_model if last else "",
+        upstream_id=call.upstream_id,
+        upstream=last.upstream if last is not None else "",
+        upstream_model=last.upstream_model if last is not None else "",
         answered_model=call.answered_model,
         upstream_request_id=call.upstream_request_id,
         service_tier=ending.service_tier or call.service_tier,
@@ -143,7 +150,7 @@ def _record(  # noqa: PLR0917 - the parts of a record, each once
         http_status=ending.http_status,
         error_kind=ending.error_kind,
         end_reason=ending.end_reason,
-        attempts=[attempt.shown() for attempt in call.attempts],
+        attempts=call.attempts,
         uncached_input_tokens=usage.uncached_input,
         cached_input_tokens=usage.cached_input,
         cache_write_5m_tokens=usage.cache_write_5m,
@@ -153,12 +160,12 @@ def _record(  # noqa: PLR0917 - the parts of a record, each once
         reasoning_tokens=usage.reasoning,
         cache_type=usage.cache_type,
         usage_source=usage.source,
-        usage_flags=list(usage.flags),
-        price_version=rates.version if rates else None,
+        usage_flags=[*usage.flags],
+        price_version=rates.version if rates is not None else None,
         amount_nano=amount,
         currency=call.currency,
         cost_nano=cost,
-        total_ms=round((marks.ended - marks.accepted) * 1000, 3),
+        total_ms=total_ms(marks),
         ttft_ms=ttft_ms(marks),
         ttfb_ms=ttfb_ms(marks),
         stages=found,

@@ -15,10 +15,12 @@ import logging
 import os
 import uuid
 from collections import deque
+from itertools import islice
 from pathlib import Path
 
 import msgspec
 
+from billing.fitting import encode_record
 from billing.records import CallRecord
 
 __all__ = ["Journal", "JournalFull", "OpenLine", "read_segment"]
@@ -57,7 +59,7 @@ class OpenLine(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class _Segment:
-    """One file, with what still keeps it: open calls, and closes that are not in the database.
+    """One file, with what still keeps it: how many calls are open, and how many closes are not in the database.
 
     `is_torn`: the disk had no room for all of the last line, so the next one has to begin anew.
     """
@@ -69,7 +71,7 @@ class _Segment:
         self.fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         self.size = 0
         self.is_torn = False
-        self.opens: set[str] = set()
+        self.opens = 0
         self.unshipped = 0
 
 
@@ -88,7 +90,7 @@ class Journal:
         self._number = 0
         self._segments: list[_Segment] = []
         self._open_in: dict[str, _Segment] = {}
-        self._queue: deque[tuple[CallRecord, _Segment, int]] = deque()
+        self._queue: deque[tuple[bytes, _Segment]] = deque()
         self.queued_bytes = 0
         self.dirty = False
         self._current = self._next_segment()
@@ -108,37 +110,37 @@ class Journal:
 
     def open(self, line: OpenLine) -> None:
         """Write the open line. Raises JournalFull, OSError (disk): then the call must be refused."""
-        if self.is_full:
+        if self.queued_bytes >= self._limit:
             raise JournalFull
-        segment = self._write(b"o ", self._encoder.encode(line))
-        segment.opens.add(line.id)
+        segment = self._write(b"o %b\n" % self._encoder.encode(line))
+        segment.opens += 1
         self._open_in[line.id] = segment
 
     def close(self, record: CallRecord) -> None:
         """Write the close line and queue the record. A disk that fails is logged; the record is queued all the same."""
-        data = self._encoder.encode(record)
+        data = encode_record(record)
         try:
-            segment = self._write(b"c ", data)
+            segment = self._write(b"c %b\n" % data)
         except OSError as exc:
             log.error("the journal cannot be written: %s", exc.strerror)
             segment = self._current
         segment.unshipped += 1
         opened = self._open_in.pop(record.id, None)
         if opened is not None:
-            opened.opens.discard(record.id)
-        self._queue.append((record, segment, len(data)))
+            opened.opens -= 1
+        self._queue.append((data, segment))
         self.queued_bytes += len(data)
 
-    def batch(self, most: int) -> list[CallRecord]:
-        """The oldest closes that wait, without taking them off."""
-        return [self._queue[i][0] for i in range(min(most, len(self._queue)))]
+    def batch(self, most: int) -> list[bytes]:
+        """The oldest closes that wait, as JSON, without taking them off."""
+        return [data for data, _ in islice(self._queue, most)]
 
     def shipped(self, count: int) -> None:
         """The oldest `count` closes are in the database: forget them, and delete the segments that nothing keeps."""
         for _ in range(count):
-            _, segment, size = self._queue.popleft()
+            data, segment = self._queue.popleft()
             segment.unshipped -= 1
-            self.queued_bytes -= size
+            self.queued_bytes -= len(data)
         self._cut()
 
     def sync(self) -> None:
@@ -156,12 +158,13 @@ class Journal:
             self._lock_path.unlink(missing_ok=True)
         os.close(self._lock_fd)
 
-    def _write(self, prefix: bytes, data: bytes) -> _Segment:
+    def _write(self, line: bytes) -> _Segment:
         segment = self._current
         if segment.size >= SEGMENT_BYTES:
             segment = self._current = self._next_segment()
             self._cut()
-        line = b"".join((b"\n" if segment.is_torn else b"", prefix, data, b"\n"))
+        if segment.is_torn:
+            line = b"\n" + line
         written = os.write(segment.fd, line)
         segment.size += written
         segment.is_torn = written < len(line)

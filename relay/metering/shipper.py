@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import psycopg
 
-from billing.ingest import Rejected, ingest
+from billing.fitting import encode_record
+from billing.ingest import Rejected, ingest_lines
 from billing.records import CallRecord
 from relay.metering.journal import Journal
 
@@ -66,6 +66,10 @@ class Shipper:
             await self._connection.close()
 
     async def ship_records(self, records: Sequence[CallRecord]) -> None:
+        """`ship_lines` for records that are no JSON yet."""
+        await self.ship_lines([encode_record(record) for record in records])
+
+    async def ship_lines(self, lines: Sequence[bytes]) -> None:
         """Hand these records to the ledger. Raises psycopg.Error, OSError or TimeoutError when the database is away."""
         async with self._lock, asyncio.timeout(INGEST_TIMEOUT_S):
             if self._connection is None or self._connection.closed:
@@ -73,7 +77,7 @@ class Shipper:
                     psycopg.conninfo.make_conninfo(**self._conninfo, connect_timeout=5), autocommit=True
                 )
             try:
-                result = await ingest(self._connection, records)
+                result = await ingest_lines(self._connection, lines)
             except BaseException:
                 await self._connection.close()
                 raise
@@ -85,7 +89,7 @@ class Shipper:
         async with self._turn:
             batch = self._journal.batch(BATCH)
             if batch:
-                await self.ship_records(batch)
+                await self.ship_lines(batch)
                 self._journal.shipped(len(batch))
             return len(batch)
 
@@ -120,7 +124,7 @@ class Shipper:
         with open(self._rejected, "ab", opener=_private) as file:
             for refused in rejected:
                 log.error("usage record %s was refused and put aside: %s", refused.record.id, refused.reason)
-                file.write(b"c " + msgspec.json.encode(refused.record) + b"\n")
+                file.write(b"c %b\n" % refused.line)
 
 
 def _private(path: str, flags: int) -> int:

@@ -4,13 +4,13 @@ Invariants: nothing is negative; input = uncached + cached + the three cache wri
 What an upstream reports against them is corrected and flagged, never dropped and never priced below zero.
 """
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 __all__ = ["Usage", "sound"]
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """Tokens by class. `source` says where the figures come from: reported, partial or estimated."""
 
     uncached_input: int = 0
@@ -23,6 +23,11 @@ class Usage:
     cache_type: str = ""
     source: str = "reported"
     flags: tuple[str, ...] = ()
+
+    @property
+    def explicit_cache(self) -> bool:
+        """Whether the upstream bills the cached tokens as explicitly cached ones."""
+        return bool(self.cache_type)
 
     @property
     def input(self) -> int:
@@ -66,4 +71,4 @@ def sound(usage: Usage) -> Usage:
     if changes.get("reasoning", usage.reasoning) > output:
         changes["reasoning"] = output
         flags += ("reasoning_beyond_output",)
-    return replace(usage, **changes, flags=flags) if changes else usage  # type: ignore[arg-type]
+    return replace(usage, **changes, flags=flags) if changes else usage

@@ -24,6 +24,10 @@ def order_candidates(
     model: ModelState, upstreams: Mapping[int, UpstreamState], *, protocol: str, rng: Draw
 ) -> list[Candidate]:
     """The routes whose upstream is on and speaks `protocol`, in the order in which to try them. May be empty."""
+    if len(model.routes) == 1:
+        route = model.routes[0]
+        only = upstreams.get(route.upstream_id)
+        return [(route, only)] if only is not None and only.enabled and only.protocol == protocol else []
     usable = [
         (route, upstream)
         for route in model.routes

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import inf
 
 import orjson
+from msgspec import Struct
 
 from relay.errors import ErrorKind, UpstreamFailure
 from relay.protocols.dialect import AnswerStream, Dialect
@@ -37,8 +38,7 @@ ERROR_BYTES = 64 * 1024
 PLAIN_BYTES = 64 * 1024 * 1024
 
 
-@dataclass(slots=True)
-class Opened:
+class Opened(Struct):
     """A stream that has begun: `held` goes to the client first. `has_ended`: nothing comes after it."""
 
     exchange: Exchange
@@ -47,8 +47,7 @@ class Opened:
     first_content: float
 
 
-@dataclass(slots=True)
-class Plain:
+class Plain(Struct):
     """A whole plain answer, parsed."""
 
     exchange: Exchange

@@ -26,7 +26,7 @@ async def application(scope, receive, send) -> None:
             break
     await asyncio.sleep(0.4)
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": body[-2:]})
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ After the first content a chunk without usage, error or finish reason is only lo
 
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 
 import orjson
+from msgspec.structs import replace
 
 from relay.protocols.json_splice import DuplicateMember, find_member
 from relay.protocols.openai_answer import answer_error
@@ -32,8 +32,7 @@ __all__ = [
 DONE = b"data: [DONE]\n\n"
 
 _UPSTREAM_FAULT_REASONS = frozenset({"insufficient_system_resource", "network_error", "error"})
-_CONTENT_FIELDS = (
-    "content",
+_OTHER_CONTENT = (
     "reasoning_content",
     "reasoning",
     "refusal",
@@ -48,7 +47,12 @@ def has_content(delta: object) -> bool:
     """Whether a delta (or a whole message) carries content: non-empty text, reasoning, tool call or audio."""
     if not isinstance(delta, dict):
         return False
-    return any(delta.get(name) for name in _CONTENT_FIELDS)
+    if delta.get("content"):
+        return True
+    for name in _OTHER_CONTENT:  # noqa: SIM110 - a generator costs more than the loop, on every call
+        if delta.get(name):
+            return True
+    return False
 
 
 def is_complete_answer(answer: object) -> bool:
@@ -58,8 +62,9 @@ def is_complete_answer(answer: object) -> bool:
     choices = answer.get("choices")
     if not isinstance(choices, list) or not choices:
         return False
-    if any(isinstance(choice, dict) and has_content(choice.get("message")) for choice in choices):
-        return True
+    for choice in choices:
+        if isinstance(choice, dict) and has_content(choice.get("message")):
+            return True
     usage = usage_of_answer(answer)
     return usage is not None and is_usable(usage) and read_usage(usage).output > 0
 

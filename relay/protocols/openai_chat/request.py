@@ -5,7 +5,6 @@ value of `model`, `stream_options.include_usage` where the client did not ask fo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -21,13 +20,11 @@ from relay.protocols.openai_body import (
     drop_edit,
     in_bounds,
     model_edits,
-    refuse_twice,
+    refuse_duplicate,
     usage_edit,
 )
 
 __all__ = ["ChatRequest", "parse_request", "upstream_body"]
-
-_HELD_FOR = ("stream", "max_completion_tokens", "max_tokens", "n")
 
 
 class _Body(msgspec.Struct):
@@ -46,8 +43,7 @@ class _Body(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Body)
 
 
-@dataclass(frozen=True, slots=True)
-class ChatRequest:
+class ChatRequest(msgspec.Struct, frozen=True):
     """The routing fields of one request. `output_ceiling`: the client's own limit on output, all choices together."""
 
     model: str
@@ -71,13 +67,14 @@ def parse_request(body: Buffer) -> ChatRequest:
         raise Refusal(ErrorKind.BAD_FIELD, "'messages' must be an array of messages.", param="messages")
     if not parsed.model:
         raise Refusal(ErrorKind.BAD_FIELD, "'model' must name a model.", param="model")
-    refuse_twice(body, ["model", *[name for name in _HELD_FOR if getattr(parsed, name) is not None]])
-    choices = in_bounds("n", parsed.n, 1, MAX_CHOICES) or 1
+    _refuse_twice(body, parsed)
+    choices = 1 if parsed.n is None else in_bounds("n", parsed.n, 1, MAX_CHOICES)
     # Both may be sent, and an upstream may obey either: the larger one is what the call can cost.
-    limit = max(
-        in_bounds("max_completion_tokens", parsed.max_completion_tokens, 1, MAX_TOKENS) or 0,
-        in_bounds("max_tokens", parsed.max_tokens, 1, MAX_TOKENS) or 0,
-    )
+    limit = 0
+    if parsed.max_completion_tokens is not None:
+        limit = in_bounds("max_completion_tokens", parsed.max_completion_tokens, 1, MAX_TOKENS)
+    if parsed.max_tokens is not None:
+        limit = max(limit, in_bounds("max_tokens", parsed.max_tokens, 1, MAX_TOKENS))
     options, task_id = parsed.stream_options, parsed.task_id
     return ChatRequest(
         model=parsed.model,
@@ -91,6 +88,21 @@ def parse_request(body: Buffer) -> ChatRequest:
         has_stream_options=options is not UNSET,
         has_task_id=task_id is not UNSET,
     )
+
+
+def _refuse_twice(body: Buffer, parsed: _Body) -> None:
+    """Refuse a body in which a field that the hold depends on stands twice: readers differ on which one counts."""
+    whole = bytes(body) if isinstance(body, memoryview) else body
+    has_escapes = b"\\u00" in whole
+    refuse_duplicate(whole, "model", has_escapes=has_escapes)
+    if parsed.stream is not None:
+        refuse_duplicate(whole, "stream", has_escapes=has_escapes)
+    if parsed.max_completion_tokens is not None:
+        refuse_duplicate(whole, "max_completion_tokens", has_escapes=has_escapes)
+    if parsed.max_tokens is not None:
+        refuse_duplicate(whole, "max_tokens", has_escapes=has_escapes)
+    if parsed.n is not None:
+        refuse_duplicate(whole, "n", has_escapes=has_escapes)
 
 
 def upstream_body(body: bytes | bytearray, request: Request, *, upstream_model: str) -> Sequence[Buffer]:

@@ -36,38 +36,44 @@ def is_usable(raw: Json) -> bool:
 
     One that does not is as good as none; an upstream that sends nulls or nonsense has not given its tokens away.
     """
-    counts = raw.get("prompt_tokens"), raw.get("completion_tokens")
+    prompt, completion = raw.get("prompt_tokens"), raw.get("completion_tokens")
+    if type(prompt) is int and type(completion) is int:
+        return 0 <= prompt <= MOST_TOKENS and 0 <= completion <= MOST_TOKENS and prompt + completion > 0
+    counts = prompt, completion
     for count in counts:
         if isinstance(count, bool) or not isinstance(count, int | float) or not 0 <= count <= MOST_TOKENS:
             return False
     return counts != (0, 0)
 
 
-def _details(source: Json, name: str) -> Json:
-    value = source.get(name)
-    return value if isinstance(value, dict) else {}
-
-
 def read_usage(raw: Json) -> Usage:
     """The internal record of one usage object. Never raises; unreadable fields count as not said."""
     prompt, completion = _count(raw, "prompt_tokens"), _count(raw, "completion_tokens")
     total = _count(raw, "total_tokens")
-    prompt_details = _details(raw, "prompt_tokens_details")
-    cached = max(
-        _count(prompt_details, "cached_tokens"),
-        _count(raw, "cached_tokens"),
-        _count(raw, "prompt_cache_hit_tokens"),
-    )
-    write_30m = _count(prompt_details, "cache_write_tokens")
-    write_5m = _count(prompt_details, "cache_creation_input_tokens")
-    cache_type = prompt_details.get("cache_type")
+    cached = write_30m = write_5m = reasoning = 0
+    cache_type: object = ""
+    # Most objects lack most of the spellings: a field is only read where it stands.
+    if "cached_tokens" in raw:
+        cached = _count(raw, "cached_tokens")
+    if "prompt_cache_hit_tokens" in raw:
+        cached = max(cached, _count(raw, "prompt_cache_hit_tokens"))
+    details = raw.get("prompt_tokens_details")
+    if isinstance(details, dict):
+        if "cached_tokens" in details:
+            cached = max(cached, _count(details, "cached_tokens"))
+        if "cache_write_tokens" in details:
+            write_30m = _count(details, "cache_write_tokens")
+        if "cache_creation_input_tokens" in details:
+            write_5m = _count(details, "cache_creation_input_tokens")
+        cache_type = details.get("cache_type", "")
+    details = raw.get("completion_tokens_details")
+    if isinstance(details, dict):
+        reasoning = _count(details, "reasoning_tokens")
     flags: tuple[str, ...] = ()
-    input_tokens = prompt
+    input_tokens, output = prompt, completion
     if cached + write_5m + write_30m > prompt:
         input_tokens = prompt + cached + write_5m + write_30m
         flags += ("input_excludes_cache",)
-    reasoning = _count(_details(raw, "completion_tokens_details"), "reasoning_tokens")
-    output = completion
     if reasoning > 0 and (reasoning > completion or (total and total == prompt + completion + reasoning)):
         output = completion + reasoning
         flags += ("output_excluded_reasoning",)

@@ -9,9 +9,9 @@ nothing to add. It counts as complete if its usage says that the prompt was read
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import orjson
+from msgspec.structs import replace
 
 from relay.protocols.openai_answer import answer_error, renaming
 from relay.protocols.openai_completions.usage import is_usable, read_usage, usage_of_answer

@@ -5,7 +5,6 @@ best: all of them are output (protocols.md 1.7). The prompt itself is counted on
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -46,8 +45,7 @@ class _Body(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Body)
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionRequest:
+class CompletionRequest(msgspec.Struct, frozen=True):
     """The routing fields of one request.
 
     `inputs`: prompts, each with a window of its own. `choices`: answers that are written, to all of them together.
@@ -79,9 +77,10 @@ def parse_request(body: Buffer) -> CompletionRequest:
     prompt = memoryview(parsed.prompt)
     # The specification lets `prompt` be null: the beginning of a document.
     inputs = 1 if bytes(prompt[:4]) == b"null" else count_inputs("prompt", prompt)
-    shown = in_bounds("n", parsed.n, 1, MAX_CHOICES) or 1
-    written = max(shown, in_bounds("best_of", parsed.best_of, 0, MAX_CHOICES) or 0) * inputs
-    limit = in_bounds("max_tokens", parsed.max_tokens, 0, MAX_TOKENS)
+    shown = 1 if parsed.n is None else in_bounds("n", parsed.n, 1, MAX_CHOICES)
+    best_of = 0 if parsed.best_of is None else in_bounds("best_of", parsed.best_of, 0, MAX_CHOICES)
+    written = max(shown, best_of) * inputs
+    limit = None if parsed.max_tokens is None else in_bounds("max_tokens", parsed.max_tokens, 0, MAX_TOKENS)
     options, task_id = parsed.stream_options, parsed.task_id
     return CompletionRequest(
         model=parsed.model,

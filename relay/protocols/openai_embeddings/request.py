@@ -5,7 +5,6 @@ format, and decodes it (protocols.md 1.3).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -28,8 +27,7 @@ class _Body(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_Body)
 
 
-@dataclass(frozen=True, slots=True)
-class EmbeddingRequest:
+class EmbeddingRequest(msgspec.Struct, frozen=True):
     """The routing fields of one request. `inputs`: texts, each with a window of its own. There is no output."""
 
     model: str

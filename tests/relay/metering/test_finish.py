@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from billing.pricing import Rates
@@ -31,7 +32,7 @@ class Desk:
 
     def close(self, call: Call, ending: Ending, *, rates: Rates | None = RATES) -> CallRecord:
         self.books.close(call, Marks(0.0), ending, rates=rates, cost_multiplier=1_500_000)
-        return self.journal.batch(99)[-1]
+        return msgspec.json.decode(self.journal.batch(99)[-1], type=CallRecord)
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def call(**fields: object) -> Call:
 
 
 def test_it_works(desk: Desk) -> None:
-    one = call(committed=True, attempts=[Attempt(1, "a", "x", kind="upstream_cut"), Attempt(2, "b", "y")])
+    one = call(committed=True, upstream_id=2, attempts=[Attempt("a", "x", "upstream_cut"), Attempt("b", "y")])
     usage = Usage(uncached_input=100, cached_input=1000, output=10, reasoning=4, flags=("f",))
     record = desk.close(one, Ending("ok", 200, end_reason="stop", usage=usage, events=10))
     assert (record.status, record.usage_source, record.end_reason) == ("ok", "reported", "stop")

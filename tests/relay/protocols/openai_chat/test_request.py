@@ -1,12 +1,12 @@
 """What is read of a chat request, what is refused, and what goes upstream."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from relay.errors import ErrorKind, Refusal
 from relay.protocols.openai_chat.request import ChatRequest, parse_request, upstream_body

@@ -1,12 +1,12 @@
 """What is read of a completions request, what is refused, and what goes upstream."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from relay.errors import ErrorKind, Refusal
 from relay.protocols.openai_completions.request import CompletionRequest, parse_request, upstream_body

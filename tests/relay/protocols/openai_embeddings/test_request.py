@@ -1,10 +1,10 @@
 """What is read of an embeddings request, what is refused, and what goes upstream."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from relay.errors import ErrorKind, Refusal
 from relay.protocols.openai_embeddings.request import EmbeddingRequest, parse_request, upstream_body
