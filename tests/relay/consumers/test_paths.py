@@ -11,6 +11,9 @@ CHAT = "/v1/chat/completions"
     ("path", "endpoint"),
     [
         ("/v1/chat/completions", (CHAT, "")),
+        ("/v1/completions", ("/v1/completions", "")),
+        ("/openai/v1/v1/completions/", ("/v1/completions", "")),
+        ("/v1/embeddings/", ("/v1/embeddings", "")),
         ("/v1/chat/completions/", (CHAT, "")),
         ("/openai/v1/chat/completions", (CHAT, "")),
         ("/v1/v1/chat/completions", (CHAT, "")),
