@@ -70,6 +70,14 @@ def test_a_relay_that_calls_itself_stops_at_the_second_call(
     assert (second.attempts, first.amount_nano, second.amount_nano) == ([], 0, 0)
 
 
+@pytest.mark.parametrize("stream", [True, None])
+def test_a_large_body_changes_nothing(world: World, stream: bool | None) -> None:
+    """The refusal comes while the body is still on its way."""
+    tenant = calls_itself(world)
+    check_refused(tenant.stream("word " * 1_000_000, stream=stream))
+    assert sorted(record.error_kind for record in tenant.check_books(2)) == ["loop", "upstream_loop"]
+
+
 def test_a_model_of_vectors_is_no_way_round(world: World) -> None:
     tenant = calls_itself(world)
     with scope.site("test"):
