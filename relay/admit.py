@@ -8,19 +8,28 @@ from relay.call import Call
 from relay.errors import ErrorKind, Refusal, UpstreamFailure
 from relay.metering.estimate import Estimator
 from relay.metering.journal import JournalFull, OpenLine
-from relay.protocols.openai_chat.request import ChatRequest, parse_request
+from relay.protocols.dialect import Request
 from relay.scheduler.choose import Candidate, order_candidates
 from relay.state.snapshot import ModelState
 from relay.stations import Walk
 
-__all__ = ["find_candidates", "read_request", "take_hold"]
+__all__ = ["find_candidates", "read_request", "refuse_loop", "take_hold"]
 
 
-def read_request(walk: Walk) -> ChatRequest:
+def refuse_loop(walk: Walk) -> None:
+    """Raises Refusal for a call that this relay has sent itself, by whatever way it has come back."""
+    if any(walk.stations.hops.is_ours(hop) for hop in walk.call.hops):
+        message = (
+            "This call has come back to the relay that sent it: an upstream of the model is the relay itself."
+        )
+        raise Refusal(ErrorKind.LOOP, message)
+
+
+def read_request(walk: Walk) -> Request:
     """The routing fields of the body. Raises Refusal."""
     call = walk.call
     call.body_bytes = len(walk.body)
-    request = walk.request = parse_request(walk.body)
+    request = walk.request = walk.dialect.parse_request(walk.body)
     call.model, call.stream = request.model[:200], request.stream
     call.reasoning_effort, call.service_tier = request.reasoning_effort, request.service_tier
     if request.task_id:
@@ -28,13 +37,19 @@ def read_request(walk: Walk) -> ChatRequest:
     return request
 
 
-def find_candidates(walk: Walk, request: ChatRequest) -> tuple[ModelState, list[Candidate]]:
+def find_candidates(walk: Walk, request: Request) -> tuple[ModelState, list[Candidate]]:
     """The model on offer, and its upstreams in the order to try them. Raises Refusal, UpstreamFailure (none)."""
     assert walk.caller is not None
     snapshot = walk.stations.loader.snapshot
+    dialect = walk.dialect
     model = walk.model = allow_model(walk.caller, snapshot, request.model)
     walk.call.model = model.name
-    candidates = order_candidates(model, snapshot.upstreams, protocol="openai", rng=walk.stations.draw)
+    if model.kind != dialect.kind:
+        message = f"'{model.name}' is a model of the kind {model.kind}, and {dialect.endpoint} takes {dialect.kind}."
+        raise Refusal(ErrorKind.BAD_FIELD, message, param="model")
+    candidates = order_candidates(
+        model, snapshot.upstreams, protocol=dialect.protocol, rng=walk.stations.draw
+    )
     if not candidates:
         message = f"No upstream offers the model '{model.name}' at the moment."
         raise UpstreamFailure(ErrorKind.NO_UPSTREAM, message, try_next=False)
@@ -42,7 +57,7 @@ def find_candidates(walk: Walk, request: ChatRequest) -> tuple[ModelState, list[
     return model, candidates
 
 
-async def take_hold(walk: Walk, request: ChatRequest, model: ModelState) -> None:
+async def take_hold(walk: Walk, request: Request, model: ModelState) -> None:
     """Write the open line, then hold what the call may cost at most. Raises Refusal.
 
     In this order: a process killed between the two leaves a line without a hold, whose books are closed all the same.
@@ -50,9 +65,10 @@ async def take_hold(walk: Walk, request: ChatRequest, model: ModelState) -> None
     """
     assert walk.caller is not None and model.rates is not None
     call, rates = walk.call, model.rates
-    input_tokens = Estimator.hold_input_tokens(call.body_bytes, model.context_tokens)
-    call.input_held, call.context_tokens = input_tokens, model.context_tokens
-    call.output_held = request.output_ceiling or model.hold_output_tokens * request.choices
+    call.context_tokens = model.context_tokens * request.inputs
+    input_tokens = call.input_held = Estimator.hold_input_tokens(call.body_bytes, call.context_tokens)
+    ceiling = request.output_ceiling
+    call.output_held = model.hold_output_tokens * request.choices if ceiling is None else ceiling
     call.hold_nano = hold_nano(rates, input_tokens, call.output_held)
     try:
         walk.stations.journal.open(_open_line(call, rates, walk.stations.estimator))

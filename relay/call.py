@@ -4,6 +4,8 @@ The body is here exactly once; translations and attempts share its memory. `is_c
 finishes a call first is the only one who does.
 """
 
+from collections.abc import Sequence
+
 from msgspec import UNSET, Struct, UnsetType, field
 
 __all__ = ["Attempt", "Call"]
@@ -24,7 +26,7 @@ class Attempt(Struct):
 
 class Call(Struct):
     """`input_held`, `output_held`: tokens that the hold covers; `committed`: first content has gone to the client;
-    `is_gone`: the client has left.
+    `is_gone`: the client has left; `hops`: relays that the call has come through.
     """
 
     id: str
@@ -53,3 +55,4 @@ class Call(Struct):
     upstream_id: int | None = None
     upstream_request_id: str = ""
     answered_model: str = ""
+    hops: Sequence[bytes] = ()

@@ -14,10 +14,8 @@ from relay.errors import ErrorKind, Refusal, UpstreamFailure
 from relay.metering.estimate import Estimator
 from relay.metering.finish import Ending
 from relay.metering.timing import server_timing, stages
+from relay.protocols.dialect import AnswerStream, Request
 from relay.protocols.json_splice import DuplicateMember, find_member, splice
-from relay.protocols.openai_chat.events import ChatStream
-from relay.protocols.openai_chat.request import ChatRequest
-from relay.protocols.openai_chat.usage import is_usable, read_usage, usage_of_answer
 from relay.protocols.sse import EventTooLarge
 from relay.stations import Walk
 from relay.upstreams.attempt import Opened, Plain
@@ -73,11 +71,11 @@ async def start_stream(walk: Walk) -> None:
         await walk.sink.start(200, [*STREAM_HEADERS, (b"server-timing", server_timing(stages(walk.marks)))])
 
 
-async def deliver_plain(walk: Walk, request: ChatRequest, plain: Plain) -> None:
+async def deliver_plain(walk: Walk, request: Request, plain: Plain) -> None:
     """A plain answer, whole, under the name that the client used for the model."""
-    call, marks, sink, answer, body = walk.call, walk.marks, walk.sink, plain.answer, plain.body
-    raw = usage_of_answer(answer)
-    usage = read_usage(raw) if raw is not None and is_usable(raw) else None
+    call, marks, sink, dialect = walk.call, walk.marks, walk.sink, walk.dialect
+    answer, body = plain.answer, plain.body
+    usage = dialect.usage_of(answer)
     model, tier = answer.get("model"), answer.get("service_tier")
     if isinstance(model, str):
         call.answered_model = model[:200]
@@ -92,9 +90,9 @@ async def deliver_plain(walk: Walk, request: ChatRequest, plain: Plain) -> None:
         Ending(
             "ok",
             200,
-            end_reason=_finish_reason(answer),
+            end_reason=dialect.finish_of(answer)[:48],
             usage=usage,
-            output_estimate=0 if usage is not None else _output_estimate(answer),
+            output_estimate=0 if usage is not None else _output_estimate(walk, request, answer),
             service_tier=tier[:32] if isinstance(tier, str) else "",
         )
     )
@@ -156,7 +154,7 @@ async def _copy(walk: Walk, opened: Opened, keep_alive: KeepAlive | None) -> Non
     await _let_end(exchange)
 
 
-async def _hold_enough(walk: Walk, stream: ChatStream, *, delivered: int) -> None:
+async def _hold_enough(walk: Walk, stream: AnswerStream, *, delivered: int) -> None:
     """Hold more before an answer outgrows its hold, as far as we count. Raises Refusal: then no more is delivered."""
     call = walk.call
     if stream.content_events <= call.output_held:
@@ -176,19 +174,9 @@ async def _hold_enough(walk: Walk, stream: ChatStream, *, delivered: int) -> Non
         return
 
 
-def _finish_reason(answer: dict[str, object]) -> str:
-    choices = answer.get("choices")
-    first = choices[0] if isinstance(choices, list) and choices else None
-    reason = first.get("finish_reason") if isinstance(first, dict) else None
-    return reason[:48] if isinstance(reason, str) else ""
-
-
-def _output_estimate(answer: dict[str, object]) -> int:
-    """Output tokens of a plain answer whose usage is missing, from the bytes of its messages."""
-    choices = answer.get("choices")
-    found = choices if isinstance(choices, list) else []
-    messages = [choice.get("message") for choice in found if isinstance(choice, dict)]
-    return Estimator.plain_output_tokens(len(orjson.dumps(messages)))
+def _output_estimate(walk: Walk, request: Request, answer: dict[str, object]) -> int:
+    """Output tokens of a plain answer whose usage is missing, without what it says again of the request."""
+    return Estimator.plain_output_tokens(max(0, walk.dialect.output_bytes(answer) - request.echo_bytes))
 
 
 async def _let_end(exchange: Exchange) -> None:

@@ -40,6 +40,7 @@ class ErrorKind(StrEnum):
     COUNTERS_AWAY = "counters_away"
     JOURNAL_FULL = "journal_full"
     NOT_READY = "not_ready"
+    LOOP = "loop"
     NO_UPSTREAM = "no_upstream"
     UPSTREAM_REJECTED = "upstream_rejected"
     UPSTREAM_BUSY = "upstream_busy"
@@ -50,6 +51,7 @@ class ErrorKind(StrEnum):
     UPSTREAM_CUT = "upstream_cut"
     UPSTREAM_EMPTY = "upstream_empty"
     UPSTREAM_GARBAGE = "upstream_garbage"
+    UPSTREAM_LOOP = "upstream_loop"
     SHUTDOWN = "shutdown"
     INTERNAL = "internal"
 
@@ -92,6 +94,7 @@ RULES: dict[ErrorKind, Rule] = {
     ErrorKind.COUNTERS_AWAY: _LATER,
     ErrorKind.JOURNAL_FULL: _LATER,
     ErrorKind.NOT_READY: _LATER,
+    ErrorKind.LOOP: _REFUSED,
     ErrorKind.NO_UPSTREAM: _UPSTREAM,
     ErrorKind.UPSTREAM_REJECTED: Rule("client_error", may_retry=False),
     ErrorKind.UPSTREAM_BUSY: _UPSTREAM,
@@ -102,6 +105,7 @@ RULES: dict[ErrorKind, Rule] = {
     ErrorKind.UPSTREAM_CUT: _UPSTREAM,
     ErrorKind.UPSTREAM_EMPTY: _UPSTREAM,
     ErrorKind.UPSTREAM_GARBAGE: _UPSTREAM,
+    ErrorKind.UPSTREAM_LOOP: Rule("upstream_error", may_retry=False),
     ErrorKind.SHUTDOWN: Rule("interrupted", may_retry=True),
     ErrorKind.INTERNAL: Rule("upstream_error", may_retry=True),
 }

@@ -10,25 +10,24 @@ from time import perf_counter
 
 from relay.call import Attempt
 from relay.errors import UpstreamFailure
-from relay.protocols.openai_chat.events import ChatStream
-from relay.protocols.openai_chat.request import ChatRequest, upstream_body
+from relay.protocols.dialect import Request
 from relay.scheduler.choose import Candidate
 from relay.stations import Walk
 from relay.upstreams.attempt import Opened, Plain
 from relay.upstreams.exchange import Exchange
+from relay.upstreams.hop import hop_lines
 
 __all__ = ["fail_over"]
 
-_PATH = "/chat/completions"
 
-
-async def fail_over(walk: Walk, request: ChatRequest, candidates: Sequence[Candidate]) -> Opened | Plain:
+async def fail_over(walk: Walk, request: Request, candidates: Sequence[Candidate]) -> Opened | Plain:
     """The first answer with content. Raises UpstreamFailure with the shortest wait that any upstream asked for."""
     retry_after: int | None = None
     last: UpstreamFailure | None = None
-    call, marks, upstreams = walk.call, walk.marks, walk.stations.upstreams
+    call, marks, upstreams, dialect = walk.call, walk.marks, walk.stations.upstreams, walk.dialect
+    hops = hop_lines(call.hops) if call.hops else b""
     for route, upstream in _still_on(walk, candidates):
-        body = upstream_body(walk.body, request, upstream_model=route.upstream_model)
+        body = dialect.make_body(walk.body, request, upstream_model=route.upstream_model)
         started = perf_counter()
         if call.attempts:
             marks.attempt_started = started  # what lies before it is the stage `failover`
@@ -37,12 +36,13 @@ async def fail_over(walk: Walk, request: ChatRequest, candidates: Sequence[Candi
         call.attempts.append(attempt)
         opened: Opened | Plain
         try:
-            if request.stream:
-                walk.stream = ChatStream(client_model=request.model, keep_usage=request.asks_usage)
-                opened = await upstreams.open_stream(upstream, _PATH, body, walk.stream)
+            if request.stream and dialect.make_stream is not None:
+                stream = dialect.make_stream(client_model=request.model, keep_usage=request.asks_usage)
+                walk.stream = stream
+                opened = await upstreams.open_stream(upstream, dialect, body, stream, passed_hops=hops)
                 marks.first_token = opened.first_content
             else:
-                opened = await upstreams.fetch_plain(upstream, _PATH, body)
+                opened = await upstreams.fetch_plain(upstream, dialect, body, passed_hops=hops)
                 marks.upstream_done = opened.done
         except UpstreamFailure as failure:
             marks.headers = perf_counter()  # whatever kept it, it was a wait for this upstream

@@ -1,6 +1,6 @@
 """THE WALK of one call. This file states the order of the stations; nothing else knows it.
 
-    authenticate -> receive the body -> parse -> model on offer -> candidates -> open line -> hold
+    authenticate -> no loop -> receive the body -> parse -> model on offer -> candidates -> open line -> hold
     -> failover { attempt to the first content } -> deliver -> close the books -> last bytes
 
 A station takes what the last one gave and returns; none knows its neighbours. The only loop is the failover, and it
@@ -23,18 +23,18 @@ from contextlib import suppress
 from time import perf_counter, time
 
 from relay.admission.authenticate import authenticate
-from relay.admit import find_candidates, read_request, take_hold
+from relay.admit import find_candidates, read_request, refuse_loop, take_hold
 from relay.call import Call
 from relay.delivery import KeepAlive, deliver_plain, deliver_stream
 from relay.errors import RULES, CallError, ErrorKind
 from relay.failover import fail_over
 from relay.metering.timing import Marks
-from relay.protocols.openai_chat.errors import error_body, error_event, error_headers, error_status
+from relay.protocols.dialect import Dialect
 from relay.sink import Sink
 from relay.stations import Stations, Walk
 from relay.upstreams.attempt import Plain
 
-__all__ = ["ChatPipeline"]
+__all__ = ["Pipeline"]
 
 log = logging.getLogger(__name__)
 
@@ -42,13 +42,13 @@ log = logging.getLogger(__name__)
 FAREWELL_S = 3.0
 
 
-class ChatPipeline:
-    """The walk of one call to `/v1/chat/completions`, from its headers to its closed books."""
+class Pipeline:
+    """The walk of one call, from its headers to its closed books, in the dialect of its endpoint."""
 
     __slots__ = ("_keep_alive", "_walk")
 
-    def __init__(self, stations: Stations, call: Call, marks: Marks, sink: Sink) -> None:
-        self._walk = Walk(stations, call, marks, sink)
+    def __init__(self, stations: Stations, dialect: Dialect, call: Call, marks: Marks, sink: Sink) -> None:
+        self._walk = Walk(stations, call, marks, sink, dialect)
         self._keep_alive: KeepAlive | None = None
 
     async def admit(self, key: bytes) -> None:
@@ -59,6 +59,10 @@ class ChatPipeline:
         call.organization_id, call.key_id = caller.organization.id, caller.key.id
         call.member_id, call.currency = caller.key.member_id, caller.organization.currency
         walk.marks.authenticated = perf_counter()
+
+    def refuse_loop(self) -> None:
+        """Before the body is read too, but with books: a loop is to be seen. Raises Refusal."""
+        refuse_loop(self._walk)
 
     async def run(self, body: bytes | bytearray) -> None:
         """The other stations. Raises only CancelledError."""
@@ -95,20 +99,20 @@ class ChatPipeline:
     async def fail(self, error: CallError) -> None:
         """Close the books of a call that failed, and tell the client in its dialect, wherever its answer stands."""
         self._stop_keep_alive()
-        walk, sink = self._walk, self._walk.sink
+        walk, sink, form = self._walk, self._walk.sink, self._walk.dialect.errors
         if walk.caller is not None:
             ending = walk.ending(RULES[error.kind].status, error_kind=error.kind.value)
-            ending.http_status = sink.status or error_status(error)
+            ending.http_status = sink.status or form.status(error)
             walk.close_books(ending)
         if sink.has_ended:
             return
         if sink.has_started:
-            await sink.end(error_event(error))
+            await sink.end(form.event(error))
             return
-        body = error_body(error)
+        body = form.body(error)
         length = (b"content-length", str(len(body)).encode())
         await sink.start(
-            error_status(error), [(b"content-type", b"application/json"), length, *error_headers(error)]
+            form.status(error), [(b"content-type", b"application/json"), length, *form.headers(error)]
         )
         await sink.end(body)
 

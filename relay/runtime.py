@@ -25,6 +25,7 @@ from relay.metering.takeover import take_over
 from relay.state.loader import DatabaseAway, SnapshotLoader
 from relay.stations import BEAT_S, Stations
 from relay.upstreams.attempt import Upstreams
+from relay.upstreams.hop import Hops
 from relay.upstreams.pool import Pool
 from relay.upstreams.tls import client_tls
 
@@ -83,10 +84,12 @@ class RelayRuntime:
             await asyncio.to_thread(client_tls)  # reads the system's certificates: not in the event loop
             self.pool = Pool()
             estimator = Estimator()
+            hops = Hops(config.peppers)
             self.stations = Stations(
                 loader=self.loader,
                 holds=self.holds,
-                upstreams=Upstreams(self.pool),
+                upstreams=Upstreams(self.pool, hops),
+                hops=hops,
                 journal=self.journal,
                 books=Books(self.journal, self.holds.settle, estimator),
                 estimator=estimator,

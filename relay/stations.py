@@ -12,13 +12,13 @@ from relay.metering.estimate import Estimator
 from relay.metering.finish import Books, Ending
 from relay.metering.journal import Journal
 from relay.metering.timing import Marks
-from relay.protocols.openai_chat.events import ChatStream
-from relay.protocols.openai_chat.request import ChatRequest
+from relay.protocols.dialect import AnswerStream, Dialect, Request
 from relay.scheduler.choose import Draw
 from relay.sink import Sink
 from relay.state.loader import SnapshotLoader
 from relay.state.snapshot import ModelState, UpstreamState
 from relay.upstreams.attempt import Upstreams
+from relay.upstreams.hop import Hops
 
 __all__ = ["BEAT_S", "Stations", "Walk"]
 
@@ -33,6 +33,7 @@ class Stations:
     loader: SnapshotLoader
     holds: Holds
     upstreams: Upstreams
+    hops: Hops
     journal: Journal
     books: Books
     estimator: Estimator
@@ -48,12 +49,13 @@ class Walk(Struct):
     call: Call
     marks: Marks
     sink: Sink
+    dialect: Dialect
     body: bytes | bytearray = b""
     caller: Caller | None = None
-    request: ChatRequest | None = None
+    request: Request | None = None
     model: ModelState | None = None
     upstream: UpstreamState | None = None
-    stream: ChatStream | None = None
+    stream: AnswerStream | None = None
 
     def close_books(self, ending: Ending) -> dict[str, float]:
         """Price, settle and journal; only the first ending counts. Returns the stages of the call."""

@@ -13,7 +13,7 @@ from django.urls import re_path
 from gateway.handover import HandOver
 from gateway.health import Health
 from relay.consumers.openai import OpenAIConsumer
-from relay.consumers.paths import CHAT
+from relay.protocols.dialects import DIALECTS
 from relay.runtime import RelayRuntime
 
 __all__ = ["RELAY_PATHS", "relay_application"]
@@ -38,7 +38,7 @@ def relay_application(runtime: RelayRuntime, console_socket: str) -> App:
 
     async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            if scope["path"] == CHAT:  # the usual one, without a copy of the scope
+            if scope["path"] in DIALECTS:  # the usual ones, without a copy of the scope
                 await openai(scope, receive, send)
             elif scope["path"] in ("/healthz", "/readyz"):
                 await health.answer(scope["path"], send)

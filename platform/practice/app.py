@@ -19,6 +19,7 @@ from practice.models import CREATED, MODELS, OWNER, Model
 from practice.prompt import Prompt
 from practice.refusal import Refusal
 from practice.script import GARBAGE, Pace, Step, play_stream, play_whole
+from practice.tokens import count_tokens
 from practice.wire import BodyWriter, Framing, Head
 
 _JSON = "application/json"
@@ -114,15 +115,23 @@ class Provider:
         except DirectiveError as exc:
             raise Refusal(400, str(exc), code="invalid_directive") from exc
         model = _find_model(prompt.model)
+        if model.embeds is not form.embeds:
+            made = "vectors" if model.embeds else "texts"
+            raise Refusal(
+                400, f"The model `{model.name}` makes {made} only.", param="model", code="unsupported_model"
+            )
         instead = _answer_instead(request, form, directives)
         if instead is not None:
             return instead
         answer = Answer(prompt, model, directives)
         lookup = self.cache.look_up(account, model.name, prompt.rendered, model.cache, now_s)
-        _check_context(prompt, model, lookup.prompt_tokens)
+        longest = max((count_tokens(len(part)) for part in prompt.parts), default=lookup.prompt_tokens)
+        _check_context(prompt, model, longest, form)
         self._answers += 1
         name = sha256(f"{account} {unix_s} {self._answers}".encode()).hexdigest()[:24]
-        exchange = Exchange(prompt, model, directives, lookup, answer, f"chatcmpl-practice{name}", unix_s)
+        exchange = Exchange(
+            prompt, model, directives, lookup, answer, f"{form.id_prefix}practice{name}", unix_s
+        )
         pace = Pace.choose(
             model.prefill_s(lookup.prompt_tokens - lookup.cached_tokens), model.gap_ms, directives
         )
@@ -217,7 +226,7 @@ def _make_head(
 ) -> Head:
     lines = [("content-type", directives.content_type or kind), ("server", "practice"), *headers]
     if exchange is not None:
-        lines.append(("x-request-id", exchange.answer_id.replace("chatcmpl-", "req_")))
+        lines.append(("x-request-id", f"req_{exchange.answer_id.rpartition('-')[2]}"))
         lines.append(("openai-version", "2020-10-01"))
     keep = request.keep_alive and directives.close is None
     return Head(status, tuple(lines), keep)
@@ -265,15 +274,15 @@ def _find_model(name: str) -> Model:
     return model
 
 
-def _check_context(prompt: Prompt, model: Model, tokens: int) -> None:
+def _check_context(prompt: Prompt, model: Model, tokens: int, form: Form) -> None:
     wanted = tokens + (prompt.max_tokens or 0)
     if wanted > model.context_tokens:
         raise Refusal(
             400,
             f"This model's maximum context length is {model.context_tokens} tokens; you asked for {wanted} "
-            f"({tokens} in the messages, {prompt.max_tokens or 0} in the completion).",
+            f"({tokens} in the {form.input_field}, {prompt.max_tokens or 0} in the completion).",
             code="context_length_exceeded",
-            param="messages",
+            param=form.input_field,
         )
 
 

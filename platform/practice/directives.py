@@ -1,9 +1,10 @@
 """Pure. What a request may ask the provider to do wrong, or just differently.
 
-Anywhere in the last user message: `@practice key=value,key=value@`. Several such directives add up. Values
-are percent-decoded (`%2C` is a comma, `%40` an at sign). A key without a value is a switch, or takes the
-default named below. N counts content chunks from 0, reasoning and tool arguments included; *plain* is what an
-answer without a stream makes of it. An unknown key or an unusable value is a 400 that names it.
+Anywhere in the last user message, or in the last text of a prompt or input: `@practice key=value,key=value@`.
+Several such directives add up. Values are percent-decoded (`%2C` is a comma, `%40` an at sign). A key without
+a value is a switch, or takes the default named below. N counts content chunks from 0, reasoning and tool
+arguments included; *plain* is what an answer without a stream makes of it. An unknown key or an unusable value
+is a 400 that names it.
 
 Instead of an answer
     status=CODE           an error with this status, 400 to 599; with `html` any status from 200;

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 CREATED = 1_767_225_600  # 2026-01-01, the `created` of every model in the list
 OWNER = "practice"
+NEVER = 10**12  # tokens: a minimum that no prompt reaches
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,12 @@ class Model:
     reasons: bool = False
     context_tokens: int = 262_144
     cache: CacheRules = CacheRules()
+    dimensions: int = 0
+
+    @property
+    def embeds(self) -> bool:
+        """Whether it makes vectors instead of texts."""
+        return self.dimensions > 0
 
     def prefill_s(self, uncached_tokens: int) -> float:
         """Pure. Seconds until the first token of a prompt with that many tokens not read from the cache."""
@@ -50,6 +57,15 @@ MODELS = {
             prefill_ms_per_token=0.03,
             gap_ms=15,
             cache=CacheRules(lifetime_s=1800.0, counts_writes=True),
+        ),
+        Model(
+            "practice-embedding",
+            prefill_base_ms=5,
+            prefill_ms_per_token=0.001,
+            gap_ms=0,
+            context_tokens=8192,
+            cache=CacheRules(minimum_tokens=NEVER),
+            dimensions=1536,
         ),
     )
 }

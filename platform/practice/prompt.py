@@ -41,7 +41,12 @@ class ToolChoice:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One request. `json_schema` is None for plain text and `{}` for any JSON object."""
+    """One request. `json_schema` is None for plain text and `{}` for any JSON object.
+
+    `parts` are the inputs of a request with several, each with a window of its own; `choices` are answers to
+    all of them together, of which `shown` for each (None: all). `echoes` are texts to say again, one for each
+    input. `dimensions` and `base64` are about vectors.
+    """
 
     model: str
     rendered: bytes
@@ -58,6 +63,12 @@ class Prompt:
     effort: str | None = None
     wants_usage: bool = False
     wants_usage_always: bool = False
+    parts: tuple[bytes, ...] = ()
+    shown: int | None = None
+    echoes: tuple[str, ...] = ()
+    logprobs: bool = False
+    dimensions: int | None = None
+    base64: bool = False
 
 
 def render_media(source: str) -> bytes:

@@ -21,6 +21,7 @@ from relay.errors import CallError, ErrorKind, Refusal
 from relay.metering.timing import Marks
 from relay.runtime import RelayRuntime
 from relay.sink import Headers, Sink
+from relay.upstreams.hop import HOP_HEADER, hops_in
 
 __all__ = ["HANG_UP", "RelayConsumer", "receive_body"]
 
@@ -99,6 +100,8 @@ class RelayConsumer(AsyncConsumer):
             call.client = program_of(given[b"user-agent"])
         if b"x-task-id" in given:
             call.task_id = given[b"x-task-id"][:200].decode("utf-8", "replace")
+        if HOP_HEADER in given:
+            call.hops = hops_in(value for name, value in scope["headers"] if name == HOP_HEADER)
         sink = Sink(send, marks, base)
         if not self.runtime.is_started:
             await self.runtime.start()

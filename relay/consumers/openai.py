@@ -1,4 +1,4 @@
-"""The OpenAI edge: chat completions and the models that a key may use. Everything else under `/v1` is a clear 404."""
+"""The OpenAI edge: calls to models, and the models that a key may use. Everything else under `/v1` is a clear 404."""
 
 from time import time
 from typing import Any
@@ -16,21 +16,20 @@ from relay.consumers.base import (
     internal_error,
     receive_body,
 )
-from relay.consumers.paths import CHAT, MODEL, MODELS, endpoint_of
+from relay.consumers.paths import endpoint_of
 from relay.errors import CallError, ErrorKind, Refusal
 from relay.metering.timing import Marks
-from relay.pipeline import ChatPipeline
+from relay.pipeline import Pipeline
+from relay.protocols.dialects import DIALECTS
 from relay.protocols.openai_chat.errors import error_body, error_headers, error_status
 from relay.sink import Sink
 from relay.state.snapshot import ModelState
 
 __all__ = ["OpenAIConsumer"]
 
-_METHODS = {CHAT: "POST", MODELS: "GET", MODEL: "GET"}
-
 
 class OpenAIConsumer(RelayConsumer):
-    """`/v1/chat/completions`, `/v1/models`, `/v1/models/{id}`."""
+    """The endpoints of the table of dialects, `/v1/models`, `/v1/models/{id}`."""
 
     async def handle(
         self, scope: dict[str, Any], receive: Receive, call: Call, marks: Marks, sink: Sink
@@ -41,10 +40,11 @@ class OpenAIConsumer(RelayConsumer):
                 await sink.start(204, PREFLIGHT)
                 await sink.end()
                 return
-            call.endpoint, call.protocol = endpoint[0], "openai"
             key = key_in(scope["headers"], scope["query_string"])
-            if endpoint[0] == CHAT:
-                walk = ChatPipeline(self.runtime.stations, call, marks, sink)
+            dialect = DIALECTS.get(endpoint[0])
+            if dialect is not None:
+                call.endpoint, call.protocol = dialect.endpoint, dialect.protocol
+                walk = Pipeline(self.runtime.stations, dialect, call, marks, sink)
                 await self._walk(walk, scope, receive, call, key)
             else:
                 await self._models(key, endpoint[1], sink)
@@ -67,18 +67,19 @@ class OpenAIConsumer(RelayConsumer):
         method = scope["method"]
         if method == "OPTIONS":
             return None
-        if method != _METHODS[endpoint[0]] and not (method == "HEAD" and _METHODS[endpoint[0]] == "GET"):
-            raise Refusal(
-                ErrorKind.UNKNOWN_METHOD, f"{endpoint[0]} takes {_METHODS[endpoint[0]]}, not {method[:20]}."
-            )
+        taken = "POST" if endpoint[0] in DIALECTS else "GET"
+        if method != taken and not (method == "HEAD" and taken == "GET"):
+            raise Refusal(ErrorKind.UNKNOWN_METHOD, f"{endpoint[0]} takes {taken}, not {method[:20]}.")
         return endpoint
 
     async def _walk(
-        self, walk: ChatPipeline, scope: dict[str, Any], receive: Receive, call: Call, key: bytes
+        self, walk: Pipeline, scope: dict[str, Any], receive: Receive, call: Call, key: bytes
     ) -> None:
         """Read the body here, where a hang-up is an exception, then walk."""
         await walk.admit(key)
         try:
+            if call.hops:
+                walk.refuse_loop()
             content_type = self.given.get(b"content-type")
             if content_type is not None and b"json" not in content_type.lower():
                 raise Refusal(

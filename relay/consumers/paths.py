@@ -2,9 +2,10 @@
 
 from functools import lru_cache
 
-__all__ = ["CHAT", "MODEL", "MODELS", "endpoint_of"]
+from relay.protocols.dialects import DIALECTS
 
-CHAT = "/v1/chat/completions"
+__all__ = ["MODEL", "MODELS", "endpoint_of"]
+
 MODELS = "/v1/models"
 MODEL = "/v1/models/"
 
@@ -24,7 +25,7 @@ def endpoint_of(path: str) -> tuple[str, str] | None:
     while path.startswith("/v1/v1/"):
         path = path[3:]
     trimmed = path.rstrip("/")
-    if trimmed in (CHAT, MODELS):
+    if trimmed in DIALECTS or trimmed == MODELS:
         return trimmed, ""
     if path.startswith(MODEL) and len(trimmed) > len(MODEL):
         return MODEL, trimmed[len(MODEL) :]

@@ -40,6 +40,7 @@ _HEADER_VALUE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]{0,1998}[\x21-\x7e])?|")
 # Decided by the relay for each call: an upstream's own value would break the framing or leak a credential.
 _OWN_HEADERS = frozenset({
     "host", "content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "te", "trailer",
+    "x-yizhan-hop",
 })  # fmt: skip
 _CREDENTIAL = re.compile(r"[\x21-\x7e]{1,4000}")
 

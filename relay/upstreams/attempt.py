@@ -14,7 +14,7 @@ import orjson
 from msgspec import Struct
 
 from relay.errors import ErrorKind, UpstreamFailure
-from relay.protocols.openai_chat.events import ChatStream, answer_error, is_complete_answer
+from relay.protocols.dialect import AnswerStream, Dialect
 from relay.protocols.sse import EventTooLarge
 from relay.state.snapshot import UpstreamState
 from relay.upstreams.classify import (
@@ -28,6 +28,7 @@ from relay.upstreams.endpoint import Endpoint
 from relay.upstreams.exchange import Buffer, Exchange, Timeouts
 from relay.upstreams.faults import FaultKind, UpstreamFault
 from relay.upstreams.head import build_head
+from relay.upstreams.hop import HOP_HEADER, Hops
 from relay.upstreams.pool import Pool
 
 __all__ = ["Opened", "Plain", "Upstreams"]
@@ -65,10 +66,14 @@ class _Prepared:
 
 
 class Upstreams:
-    """The upstreams of one process: the pool, and what is prepared once per state of an upstream."""
+    """The upstreams of one process: the pool, and what is prepared once per state of an upstream.
 
-    def __init__(self, pool: Pool) -> None:
+    `passed_hops` are header lines of the client's that go on to the upstream, see `hop`.
+    """
+
+    def __init__(self, pool: Pool, hops: Hops) -> None:
         self.pool = pool
+        self._hops = hops
         self._prepared: dict[int, _Prepared] = {}
 
     def _prepare(self, upstream: UpstreamState) -> _Prepared:
@@ -100,15 +105,16 @@ class Upstreams:
             replaced = {name.lower().encode() for name, _ in upstream.extra_headers}
             headers = [pair for pair in headers if pair[0] not in replaced]
             headers += [(name.encode(), value.encode()) for name, value in upstream.extra_headers]
+            headers.append((HOP_HEADER, self._hops.hop(str(upstream.id))))
             head = prepared.heads[(path, stream)] = build_head("POST", prepared.endpoint, path, headers)
         return head
 
     async def _open(
-        self, upstream: UpstreamState, path: str, body: Sequence[Buffer], *, stream: bool
+        self, upstream: UpstreamState, path: str, body: Sequence[Buffer], passed_hops: bytes, *, stream: bool
     ) -> Exchange:
         try:
             prepared = self._prepare(upstream)
-            head = self._head(prepared, path, stream=stream)
+            head = self._head(prepared, path, stream=stream) + passed_hops
         except ValueError as exc:
             raise UpstreamFailure(ErrorKind.UPSTREAM_UNREACHABLE, BROKE, try_next=True) from exc
         exchange = await self.pool.open(
@@ -126,13 +132,19 @@ class Upstreams:
         return exchange
 
     async def open_stream(
-        self, upstream: UpstreamState, path: str, body: Sequence[Buffer], stream: ChatStream
+        self,
+        upstream: UpstreamState,
+        dialect: Dialect,
+        body: Sequence[Buffer],
+        stream: AnswerStream,
+        *,
+        passed_hops: bytes = b"",
     ) -> Opened:
         """Send, and read to the first content. Raises UpstreamFailure; nothing is left open then."""
         try:
-            exchange = await self._open(upstream, path, body, stream=True)
+            exchange = await self._open(upstream, dialect.upstream_path, body, passed_hops, stream=True)
             try:
-                return await _to_first_content(exchange, stream, upstream)
+                return await _to_first_content(exchange, stream, upstream, dialect)
             except BaseException:
                 exchange.close()
                 raise
@@ -141,12 +153,14 @@ class Upstreams:
         except EventTooLarge as exc:
             raise UpstreamFailure(ErrorKind.UPSTREAM_GARBAGE, BROKE, try_next=True, http_status=200) from exc
 
-    async def fetch_plain(self, upstream: UpstreamState, path: str, body: Sequence[Buffer]) -> Plain:
+    async def fetch_plain(
+        self, upstream: UpstreamState, dialect: Dialect, body: Sequence[Buffer], *, passed_hops: bytes = b""
+    ) -> Plain:
         """Send, and read the whole answer. Raises UpstreamFailure; nothing is left open then."""
         try:
-            exchange = await self._open(upstream, path, body, stream=False)
+            exchange = await self._open(upstream, dialect.upstream_path, body, passed_hops, stream=False)
             try:
-                return await _whole_answer(exchange)
+                return await _whole_answer(exchange, dialect)
             finally:
                 exchange.close()
         except UpstreamFault as fault:
@@ -166,10 +180,12 @@ async def _refusal(exchange: Exchange) -> UpstreamFailure:
     return failure_of_status(exchange.status, body, retry_s=retry_s)
 
 
-async def _to_first_content(exchange: Exchange, stream: ChatStream, upstream: UpstreamState) -> Opened:
+async def _to_first_content(
+    exchange: Exchange, stream: AnswerStream, upstream: UpstreamState, dialect: Dialect
+) -> Opened:
     kind = exchange.header(b"content-type") or b""
     if b"json" in kind or b"html" in kind:
-        await _not_a_stream(exchange, kind)
+        await _not_a_stream(exchange, kind, dialect)
     left_s = exchange.started + upstream.timeouts.first_token_s - time.perf_counter()
     exchange.expect_within(max(0.0, left_s), FaultKind.FIRST_TOKEN_TIMEOUT)
     held = b""
@@ -192,7 +208,7 @@ async def _to_first_content(exchange: Exchange, stream: ChatStream, upstream: Up
             raise UpstreamFailure(ErrorKind.UPSTREAM_GARBAGE, BROKE, try_next=True, http_status=200)
 
 
-async def _not_a_stream(exchange: Exchange, kind: bytes) -> None:
+async def _not_a_stream(exchange: Exchange, kind: bytes, dialect: Dialect) -> None:
     """Status 200, but no event stream: an error object in JSON, a page, or nonsense. Always raises UpstreamFailure."""
     body = b""
     if b"json" in kind:
@@ -200,7 +216,7 @@ async def _not_a_stream(exchange: Exchange, kind: bytes) -> None:
         while len(body) < ERROR_BYTES and (data := await exchange.read()):
             body += data
     try:
-        error = answer_error(orjson.loads(body)) if body else None
+        error = dialect.answer_error(orjson.loads(body)) if body else None
     except orjson.JSONDecodeError:
         error = None
     if error is not None:
@@ -208,16 +224,16 @@ async def _not_a_stream(exchange: Exchange, kind: bytes) -> None:
     raise UpstreamFailure(ErrorKind.UPSTREAM_GARBAGE, BROKE, try_next=True, http_status=200)
 
 
-async def _whole_answer(exchange: Exchange) -> Plain:
+async def _whole_answer(exchange: Exchange, dialect: Dialect) -> Plain:
     body = await exchange.read_all()
     done = time.perf_counter()
     try:
-        answer = orjson.loads(body)
-    except orjson.JSONDecodeError as exc:
+        answer = dialect.read_answer(body)
+    except ValueError as exc:
         raise UpstreamFailure(ErrorKind.UPSTREAM_GARBAGE, BROKE, try_next=True, http_status=200) from exc
-    error = answer_error(answer)
+    error = dialect.answer_error(answer)
     if error is not None:
         raise failure_of_error(error)
-    if not is_complete_answer(answer):
+    if not isinstance(answer, dict) or not dialect.is_complete(answer):
         raise UpstreamFailure(ErrorKind.UPSTREAM_EMPTY, BROKE, try_next=True, http_status=200)
     return Plain(exchange, body, answer, done)

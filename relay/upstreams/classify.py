@@ -62,6 +62,8 @@ _TOO_LONG_WORDS = (
     "longer than the model's context length",
     "prompt is too long",
 )
+# What relays (RFC 5842, 7.2) answer to a call that has come back to them.
+_LOOP_STATUS = 508
 _TIMEOUT_STATUSES = frozenset({408, 504, 522, 524})
 _BUSY_STATUSES = frozenset({429, 503, 529})
 _SHOWN_CHARS = 1000
@@ -70,6 +72,7 @@ LONGEST_WAIT_S = 31 * 86_400.0
 
 BUSY = "All upstreams for this model are busy. Try again soon."
 BROKE = "The upstream failed to answer this call."
+LOOP = "An upstream of this model leads back to this relay."
 SLOW = "The upstream took too long to answer."
 
 
@@ -106,6 +109,8 @@ def failure_of_status(status: int, body: bytes, *, retry_s: float | None) -> Ups
         )
     if status in _TIMEOUT_STATUSES:
         return UpstreamFailure(ErrorKind.UPSTREAM_TIMEOUT, SLOW, try_next=True, http_status=status)
+    if status == _LOOP_STATUS:
+        return UpstreamFailure(ErrorKind.UPSTREAM_LOOP, LOOP, try_next=True, http_status=status)
     if status == 404 or not 400 <= status < 500:
         return UpstreamFailure(ErrorKind.UPSTREAM_BROKE, BROKE, try_next=True, http_status=status)
     return UpstreamFailure(

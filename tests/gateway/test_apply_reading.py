@@ -130,7 +130,7 @@ def test_what_is_missing_or_unknown_is_refused_by_name(text: str, message: str) 
         (upstream(protocol="gemini"), "upstreams[0].protocol"),
         (upstream(hedge="true"), "upstreams[0].hedge"),
         (upstream(limits="{rpm: 5}"), "upstreams[0].limits.rpm"),
-        (model(kind="embedding"), "models[0].kind"),
+        (model(kind="rerank"), "models[0].kind"),
         (model(price="{currency: CNY, input: '1', output: '1', per_call: '1'}"), "models[0].price.per_call"),
         (model(price="{currency: CNY, input: '1', output: '1', tiers: [1]}"), "models[0].price.tiers"),
         (organization(limits="{daily_limit: '5'}"), "organizations[0].limits.daily_limit"),
@@ -148,6 +148,18 @@ def test_what_a_later_version_brings_is_refused_by_name(text: str, path: str) ->
     assert len(shown) == 1
     assert f"{path}: " in shown[0]
     assert "not supported yet" in shown[0]
+
+
+def test_an_embedding_model_needs_no_price_for_an_output_that_it_has_not() -> None:
+    found = read(model(kind="embedding", price="{currency: CNY, input: '0.5'}")).models
+    assert found
+    assert (found[0].terms.kind, found[0].price.input, found[0].price.output) == (
+        "embedding",
+        Decimal("0.5"),
+        0,
+    )
+    given = read(model(kind="embedding", price="{currency: CNY, input: '0.5', output: '1'}")).models
+    assert given and given[0].price.output == 1
 
 
 def test_a_later_field_that_says_nothing_is_no_error() -> None:

@@ -72,9 +72,11 @@ def test_practice_models_are_free_and_labelled(monkeypatch: pytest.MonkeyPatch) 
     )
     assert set(Model.objects.values_list("name", flat=True)) == {
         "practice-chat",
+        "practice-embedding",
         "practice-fast",
         "practice-reasoner",
     }
+    assert {model.kind for model in Model.objects.filter(name="practice-embedding")} == {"embedding"}
     assert {(price.input, price.output) for price in Price.objects.all()} == {(0, 0)}
     assert all(model.routes.get().upstream == upstream for model in Model.objects.all())
 

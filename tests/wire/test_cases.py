@@ -31,7 +31,6 @@ def test_every_chat_case_on_a_chat_upstream_is_run_but_for_what_is_named() -> No
     left_out = {case.id: not_offered(case) for case in chat if case not in REACHED}
     assert left_out == {
         "usage-audio-tokens-at-their-own-price": "a price for audio_input is not offered yet",
-        "usage-embeddings-base64-untouched": "/v1/embeddings is not offered yet",
     }
 
 

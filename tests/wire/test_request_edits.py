@@ -59,7 +59,8 @@ def test_the_upstream_sees_its_own_credential_and_nothing_of_the_client(
     (request,) = upstream.requests
     assert request.line == "POST /v1/chat/completions HTTP/1.1"
     assert set(request.headers) == {
-        "host", "authorization", "content-type", "accept", "accept-encoding", "user-agent", "content-length",
+        "host", "authorization", "content-type", "accept", "accept-encoding", "user-agent", "x-yizhan-hop",
+            "content-length",
     }  # fmt: skip
     assert request.headers["authorization"].startswith("Bearer upstream-secret-")
     assert request.headers["user-agent"] == "yizhan"

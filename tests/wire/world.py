@@ -120,6 +120,19 @@ class Tenant:
         """One plain call."""
         return self.stream(text, **{"stream": None, **fields})
 
+    def begin(self, path: str, **fields: object) -> RawClient:
+        """Send a call to any endpoint and leave the answer to be read; fields given as None are left out."""
+        asked = {"model": self.model.name, **fields}
+        raw = json.dumps({name: value for name, value in asked.items() if value is not None}).encode()
+        client = RawClient(self.world.relay.port)
+        client.request("POST", path, {**self.auth, "content-type": "application/json"}, raw)
+        return client
+
+    def call(self, path: str, **fields: object) -> Answer:
+        """One call to any endpoint, to its end."""
+        with self.begin(path, **fields) as client:
+            return client.read_answer()
+
     def send(
         self,
         raw: bytes,

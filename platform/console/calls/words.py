@@ -122,6 +122,7 @@ _BY_KIND: dict[str, Promise] = {
     ErrorKind.COUNTERS_AWAY: _("The limits could not be checked, so the call was refused."),
     ErrorKind.JOURNAL_FULL: _("The relay could not keep a record of the call, so it was refused."),
     ErrorKind.NOT_READY: _("The relay was not ready to take calls."),
+    ErrorKind.LOOP: _("The call had come back to the relay that sent it."),
     ErrorKind.NO_UPSTREAM: _("No upstream that offers the model was available."),
     ErrorKind.UPSTREAM_REJECTED: _("The upstream rejected the request as it was sent."),
     ErrorKind.UPSTREAM_BUSY: _("Every upstream that offers the model was at its limit."),
@@ -134,6 +135,7 @@ _BY_KIND: dict[str, Promise] = {
     ErrorKind.UPSTREAM_CUT: _("The connection to the upstream broke in the middle of the answer."),
     ErrorKind.UPSTREAM_EMPTY: _("The upstream's answer held neither content nor usage."),
     ErrorKind.UPSTREAM_GARBAGE: _("The upstream's answer could not be read."),
+    ErrorKind.UPSTREAM_LOOP: _("The upstream leads back to this relay."),
     ErrorKind.SHUTDOWN: _("The relay was shut down while the call ran."),
     ErrorKind.INTERNAL: _("A fault of the relay. Its operators find it in the log under the call's id."),
     # Written by whoever takes over the journal of a process that is no more (relay.metering.takeover).

@@ -50,4 +50,4 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 }
 
 PROTOCOLS = ("openai-responses", "anthropic", "gemini")
-KINDS = ("embedding", "rerank", "image", "audio", "moderation")
+KINDS = ("rerank", "image", "audio", "moderation")

@@ -64,10 +64,13 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The functions of one wire form. `read_prompt` raises Refusal."""
+    """The functions of one wire form. `read_prompt` raises Refusal. `embeds`: its models make vectors."""
 
     read_prompt: Callable[[dict[str, object]], Prompt]
     render_events: Callable[[Exchange], Iterator[Event]]
     render_body: Callable[[Exchange], bytes]
     render_refusal: Callable[[Refusal], bytes]
     render_refusal_event: Callable[[Refusal], Event]
+    id_prefix: str = "chatcmpl-"
+    input_field: str = "messages"
+    embeds: bool = False

@@ -35,6 +35,7 @@ _SEEN: dict[ErrorKind, tuple[int, str, str | None]] = {
     ErrorKind.COUNTERS_AWAY: (503, "service_unavailable_error", "limits_unavailable"),
     ErrorKind.JOURNAL_FULL: (503, "service_unavailable_error", "journal_full"),
     ErrorKind.NOT_READY: (503, "service_unavailable_error", "not_ready"),
+    ErrorKind.LOOP: (508, "server_error", "loop_detected"),
     ErrorKind.NO_UPSTREAM: (503, "service_unavailable_error", "server_is_overloaded"),
     ErrorKind.UPSTREAM_REJECTED: (400, "invalid_request_error", None),
     ErrorKind.UPSTREAM_BUSY: (503, "service_unavailable_error", "server_is_overloaded"),
@@ -45,6 +46,7 @@ _SEEN: dict[ErrorKind, tuple[int, str, str | None]] = {
     ErrorKind.UPSTREAM_CUT: (502, "server_error", "upstream_error"),
     ErrorKind.UPSTREAM_EMPTY: (502, "server_error", "upstream_error"),
     ErrorKind.UPSTREAM_GARBAGE: (502, "server_error", "upstream_error"),
+    ErrorKind.UPSTREAM_LOOP: (508, "server_error", "loop_detected"),
     ErrorKind.SHUTDOWN: (503, "service_unavailable_error", "shutting_down"),
     ErrorKind.INTERNAL: (500, "server_error", None),
 }

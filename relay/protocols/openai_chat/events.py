@@ -9,17 +9,25 @@ After the first content a chunk without usage, error or finish reason is only lo
 `"usage"` cannot stand inside a JSON string); everything else is parsed.
 """
 
+from collections.abc import Mapping
 from contextlib import suppress
 
 import orjson
 from msgspec.structs import replace
 
 from relay.protocols.json_splice import DuplicateMember, find_member
+from relay.protocols.openai_answer import answer_error
 from relay.protocols.openai_chat.usage import is_usable, read_usage, usage_of_answer
 from relay.protocols.sse import SseSplitter, event_data
 from relay.protocols.usage import Usage
 
-__all__ = ["ChatStream", "answer_error", "has_content", "is_complete_answer"]
+__all__ = [
+    "ChatStream",
+    "finish_of_answer",
+    "has_content",
+    "is_complete_answer",
+    "output_bytes",
+]
 
 DONE = b"data: [DONE]\n\n"
 
@@ -47,19 +55,6 @@ def has_content(delta: object) -> bool:
     return False
 
 
-def answer_error(answer: object) -> dict[str, object] | None:
-    """The error inside an answer that came under status 200 (also MiniMax's `base_resp`), or None."""
-    if not isinstance(answer, dict):
-        return None
-    error = answer.get("error")
-    if error:
-        return error if isinstance(error, dict) else {"message": str(error)}
-    base = answer.get("base_resp")
-    if isinstance(base, dict) and base.get("status_code"):
-        return {"code": str(base.get("status_code")), "message": str(base.get("status_msg") or "")}
-    return None
-
-
 def is_complete_answer(answer: object) -> bool:
     """Whether a plain answer is a success: at least one choice with content, or a usage with tokens."""
     if not isinstance(answer, dict):
@@ -72,6 +67,21 @@ def is_complete_answer(answer: object) -> bool:
             return True
     usage = usage_of_answer(answer)
     return usage is not None and is_usable(usage) and read_usage(usage).output > 0
+
+
+def finish_of_answer(answer: Mapping[str, object]) -> str:
+    """Why the first choice of a plain answer ended, "" if it does not say."""
+    choices = answer.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    reason = first.get("finish_reason") if isinstance(first, dict) else None
+    return reason if isinstance(reason, str) else ""
+
+
+def output_bytes(answer: Mapping[str, object]) -> int:
+    """How large the messages of a plain answer are."""
+    choices = answer.get("choices")
+    found = choices if isinstance(choices, list) else []
+    return len(orjson.dumps([choice.get("message") for choice in found if isinstance(choice, dict)]))
 
 
 class ChatStream:

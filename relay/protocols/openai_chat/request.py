@@ -7,38 +7,31 @@ value of `model`, `stream_options.include_usage` where the client did not ask fo
 from collections.abc import Sequence
 
 import msgspec
-import orjson
 from msgspec import UNSET, UnsetType
 
 from relay.errors import ErrorKind, Refusal
-from relay.protocols.json_splice import (
-    Buffer,
-    DuplicateMember,
-    Edit,
-    Member,
-    delete_edit,
-    find_member,
-    insert_first_edit,
-    splice,
+from relay.protocols.dialect import Request
+from relay.protocols.json_splice import Buffer, Edit, splice
+from relay.protocols.openai_body import (
+    MAX_CHOICES,
+    MAX_TOKENS,
+    StreamOptions,
+    decode_body,
+    drop_edit,
+    in_bounds,
+    model_edits,
+    refuse_duplicate,
+    usage_edit,
 )
 
 __all__ = ["ChatRequest", "parse_request", "upstream_body"]
-
-MAX_TOKENS = 10_000_000
-_IN_QUOTES = {
-    name: f'"{name}"'.encode() for name in ("model", "stream", "max_completion_tokens", "max_tokens", "n")
-}
-
-
-class _StreamOptions(msgspec.Struct):
-    include_usage: bool | None = None
 
 
 class _Body(msgspec.Struct):
     model: str
     messages: msgspec.Raw = msgspec.Raw()
     stream: bool | None = None
-    stream_options: _StreamOptions | UnsetType | None = UNSET
+    stream_options: StreamOptions | UnsetType | None = UNSET
     max_completion_tokens: int | None = None
     max_tokens: int | None = None
     n: int | None = None
@@ -63,30 +56,25 @@ class ChatRequest(msgspec.Struct, frozen=True):
     task_id: str
     has_stream_options: bool
     has_task_id: bool
+    inputs: int = 1
+    echo_bytes: int = 0
 
 
 def parse_request(body: Buffer) -> ChatRequest:
     """The routing fields of `body`. Raises Refusal (bad_json, bad_field) naming the field at fault."""
-    try:
-        parsed = _decoder.decode(body)
-    except msgspec.ValidationError as exc:
-        raise _bad_field(str(exc)) from exc
-    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
-        raise Refusal(ErrorKind.BAD_JSON, f"The body is not valid JSON: {_bounded(str(exc))}.") from exc
-    except RecursionError as exc:
-        raise Refusal(ErrorKind.BAD_JSON, "The body is nested too deeply.") from exc
+    parsed = decode_body(_decoder, body)
     if bytes(memoryview(parsed.messages)[:1]) != b"[":
         raise Refusal(ErrorKind.BAD_FIELD, "'messages' must be an array of messages.", param="messages")
     if not parsed.model:
         raise Refusal(ErrorKind.BAD_FIELD, "'model' must name a model.", param="model")
     _refuse_twice(body, parsed)
-    choices = 1 if parsed.n is None else _in_bounds("n", parsed.n, 1, 128)
+    choices = 1 if parsed.n is None else in_bounds("n", parsed.n, 1, MAX_CHOICES)
     # Both may be sent, and an upstream may obey either: the larger one is what the call can cost.
     limit = 0
     if parsed.max_completion_tokens is not None:
-        limit = _in_bounds("max_completion_tokens", parsed.max_completion_tokens, 1, MAX_TOKENS)
+        limit = in_bounds("max_completion_tokens", parsed.max_completion_tokens, 1, MAX_TOKENS)
     if parsed.max_tokens is not None:
-        limit = max(limit, _in_bounds("max_tokens", parsed.max_tokens, 1, MAX_TOKENS))
+        limit = max(limit, in_bounds("max_tokens", parsed.max_tokens, 1, MAX_TOKENS))
     options, task_id = parsed.stream_options, parsed.task_id
     return ChatRequest(
         model=parsed.model,
@@ -106,78 +94,22 @@ def _refuse_twice(body: Buffer, parsed: _Body) -> None:
     """Refuse a body in which a field that the hold depends on stands twice: readers differ on which one counts."""
     whole = bytes(body) if isinstance(body, memoryview) else body
     has_escapes = b"\\u00" in whole
-    _refuse_duplicate(whole, "model", has_escapes=has_escapes)
+    refuse_duplicate(whole, "model", has_escapes=has_escapes)
     if parsed.stream is not None:
-        _refuse_duplicate(whole, "stream", has_escapes=has_escapes)
+        refuse_duplicate(whole, "stream", has_escapes=has_escapes)
     if parsed.max_completion_tokens is not None:
-        _refuse_duplicate(whole, "max_completion_tokens", has_escapes=has_escapes)
+        refuse_duplicate(whole, "max_completion_tokens", has_escapes=has_escapes)
     if parsed.max_tokens is not None:
-        _refuse_duplicate(whole, "max_tokens", has_escapes=has_escapes)
+        refuse_duplicate(whole, "max_tokens", has_escapes=has_escapes)
     if parsed.n is not None:
-        _refuse_duplicate(whole, "n", has_escapes=has_escapes)
+        refuse_duplicate(whole, "n", has_escapes=has_escapes)
 
 
-def _refuse_duplicate(body: bytes | bytearray, name: str, *, has_escapes: bool) -> None:
-    if not has_escapes and body.count(_IN_QUOTES[name]) <= 1:
-        return  # not even twice anywhere
-    try:
-        find_member(body, name)
-    except DuplicateMember as exc:
-        raise Refusal(ErrorKind.BAD_FIELD, f"'{name}' stands twice in the body.", param=name) from exc
-
-
-def _in_bounds(name: str, value: int, low: int, high: int) -> int:
-    if not low <= value <= high:
-        raise Refusal(ErrorKind.BAD_FIELD, f"'{name}' must be between {low} and {high}.", param=name)
-    return value
-
-
-def _bounded(text: str) -> str:
-    return text if len(text) <= 200 else text[:200] + "…"
-
-
-def _bad_field(text: str) -> Refusal:
-    """msgspec says "Expected `str`, got `int` - at `$.model`" or "Object missing required field `model`"."""
-    reason, _, path = text.partition(" - at `$")
-    param = path.strip("`.") or None
-    if "missing required field" in reason:
-        param = reason.rsplit("`", 2)[1]
-        return Refusal(ErrorKind.BAD_FIELD, f"Missing required parameter: '{param}'.", param=param)
-    if param is None:
-        return Refusal(ErrorKind.BAD_FIELD, "The body must be a JSON object.")
-    return Refusal(
-        ErrorKind.BAD_FIELD, f"Invalid value of '{param}': {reason.lower().replace('`', '')}.", param=param
-    )
-
-
-def upstream_body(body: bytes | bytearray, request: ChatRequest, *, upstream_model: str) -> Sequence[Buffer]:
+def upstream_body(body: bytes | bytearray, request: Request, *, upstream_model: str) -> Sequence[Buffer]:
     """The pieces to send upstream; they share the body's memory. Raises Refusal if a routing field stands twice."""
-    edits: list[Edit] = []
-    try:
-        if upstream_model != request.model:
-            _, start, end = _member(body, "model")
-            edits.append((start, end, orjson.dumps(upstream_model)))
-        if request.stream and not request.asks_usage:
-            if request.has_stream_options:
-                edits.append(_with_usage(body))
-            else:
-                edits.append(insert_first_edit(body, b'"stream_options":{"include_usage":true}'))
-        if request.has_task_id:
-            edits.append(delete_edit(body, _member(body, "task_id")))
-    except DuplicateMember as exc:
-        name = str(exc)
-        raise Refusal(ErrorKind.BAD_FIELD, f"'{name}' stands twice in the body.", param=name) from exc
+    edits: list[Edit] = model_edits(body, request.model, upstream_model)
+    if request.stream and not request.asks_usage:
+        edits.append(usage_edit(body, has_options=request.has_stream_options))
+    if request.has_task_id:
+        edits.append(drop_edit(body, "task_id"))
     return splice(body, edits)
-
-
-def _member(body: bytes | bytearray, name: str) -> Member:
-    """A member that the decoder has seen."""
-    member = find_member(body, name)
-    assert member is not None
-    return member
-
-
-def _with_usage(body: bytes | bytearray) -> Edit:
-    _, start, end = _member(body, "stream_options")
-    options = orjson.loads(bytes(body[start:end])) or {}
-    return start, end, orjson.dumps({**options, "include_usage": True})

@@ -14,15 +14,12 @@ An absent field is not zero where another one says more: the largest of the cach
 
 from collections.abc import Mapping
 
+from relay.protocols.openai_answer import MOST_TOKENS
 from relay.protocols.usage import Usage, sound
 
-__all__ = ["is_usable", "read_usage", "usage_of_answer"]
+__all__ = ["is_usable", "read_usage", "reported_usage", "usage_of_answer"]
 
 Json = Mapping[str, object]
-
-
-# Chosen: a thousand times the largest window on offer. What lies beyond is no count, and would be no amount either.
-MOST_TOKENS = 10**9
 
 
 def _count(source: Json, name: str) -> int:
@@ -107,3 +104,9 @@ def usage_of_answer(answer: Json) -> Json | None:
         if isinstance(inner, dict) and inner:
             return inner
     return None
+
+
+def reported_usage(answer: Json) -> Usage | None:
+    """What a plain answer says that it used, or None if it does not say."""
+    raw = usage_of_answer(answer)
+    return read_usage(raw) if raw is not None and is_usable(raw) else None

@@ -109,7 +109,7 @@ def all_cases() -> list[Case]:
 
 
 # What the product offers today; what a case needs beyond it is named as the reason why it is not run.
-_ENDPOINTS = re.compile(r"/v1/chat/completions/?|/v1/models(/.+)?")
+_ENDPOINTS = re.compile(r"/v1/(?:chat/completions|completions|embeddings)/?|/v1/models(/.+)?")
 _PRICED = {*DEFAULT_PRICE, "read_explicit", "discount"}
 _LIMITS = {"budget", "rpm", "concurrency", "models", "expires_at"}
 

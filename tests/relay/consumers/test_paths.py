@@ -2,13 +2,18 @@
 
 import pytest
 
-from relay.consumers.paths import CHAT, MODEL, MODELS, endpoint_of
+from relay.consumers.paths import MODEL, MODELS, endpoint_of
+
+CHAT = "/v1/chat/completions"
 
 
 @pytest.mark.parametrize(
     ("path", "endpoint"),
     [
         ("/v1/chat/completions", (CHAT, "")),
+        ("/v1/completions", ("/v1/completions", "")),
+        ("/openai/v1/v1/completions/", ("/v1/completions", "")),
+        ("/v1/embeddings/", ("/v1/embeddings", "")),
         ("/v1/chat/completions/", (CHAT, "")),
         ("/openai/v1/chat/completions", (CHAT, "")),
         ("/v1/v1/chat/completions", (CHAT, "")),

@@ -45,13 +45,14 @@ def _read_model(table: Table) -> DeclaredModel | None:
     name_place, kind = table.need("name"), table.get("kind")
     price, aliases, routes = table.need("price"), table.get("aliases"), table.get("routes")
     name = name_place and name_place.text()
+    kind_name = (kind and kind.choice(_KINDS, later.KINDS)) or Kind.CHAT
     terms = ModelTerms(
         aliases=tuple(alias for item in (aliases.items() if aliases else []) if (alias := item.text())),
-        kind=(kind and kind.choice(_KINDS, later.KINDS)) or Kind.CHAT,
+        kind=kind_name,
         context_tokens=_read_tokens(table, "context_tokens", _USUAL.context_tokens),
         hold_output_tokens=_read_tokens(table, "hold_output_tokens", _USUAL.hold_output_tokens),
     )
-    price_terms = price and _read_price(price)
+    price_terms = price and _read_price(price, has_output=kind_name != Kind.EMBEDDING)
     declared_routes = _read_routes(routes, name or "")
     if not name or not price_terms:
         return None
@@ -69,15 +70,19 @@ def _read_tokens(table: Table, name: str, default: int) -> int:
     return tokens or default
 
 
-def _read_price(place: Place) -> PriceTerms | None:
+def _read_price(place: Place, *, has_output: bool) -> PriceTerms | None:
+    """The price declared. What has no output needs no price for it."""
     table = open_table(place, _PRICE_FIELDS, later.FIELDS["price"])
     if not table:
         return None
     currency_place = table.need("currency")
     rates: dict[str, Decimal | None] = {}
+    needed = ("input", "output") if has_output else ("input",)
     for name in RATE_FIELDS:
-        rate = (table.need if name in ("input", "output") else table.get)(name)
+        rate = (table.need if name in needed else table.get)(name)
         rates[name] = rate.money(RATE_DIGITS) if rate else None
+    if not has_output and rates["output"] is None:
+        rates["output"] = Decimal(0)
     discount_place = table.get("discount")
     discount = discount_place.factor(FACTOR_DIGITS) if discount_place else Decimal(1)
     currency = currency_place and currency_place.text("a currency such as CNY")

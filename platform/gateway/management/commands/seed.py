@@ -22,7 +22,7 @@ from accounts.services.organizations import create_organization
 from billing.ledger import book_opening_credit
 from billing.prices import PriceTerms, set_price
 from gateway import env
-from relay.models import Protocol, Upstream
+from relay.models import Kind, Protocol, Upstream
 from relay.services.models import ModelTerms, RouteTerms, save_model, set_routes
 from relay.services.upstreams import UpstreamTerms, save_upstream
 
@@ -32,7 +32,12 @@ ORGANIZATION = "demo"
 OWNER = "owner@demo.example"
 OPENING_NANO = 100 * 10**9
 UPSTREAM = "practice"
-MODELS = ("practice-chat", "practice-fast", "practice-reasoner")
+MODELS = {
+    "practice-chat": ModelTerms(),
+    "practice-fast": ModelTerms(),
+    "practice-reasoner": ModelTerms(),
+    "practice-embedding": ModelTerms(kind=Kind.EMBEDDING, context_tokens=8192),
+}
 _FREE = PriceTerms(currency="CNY", input=Decimal(0), output=Decimal(0))
 
 
@@ -103,8 +108,8 @@ def _make_practice(port: int) -> None:
         probe=False,
     )
     upstream = save_upstream(acting=SYSTEM, name=UPSTREAM, terms=terms)
-    for name in MODELS:
-        model = save_model(acting=SYSTEM, name=name, terms=ModelTerms())
+    for name, terms_of_model in MODELS.items():
+        model = save_model(acting=SYSTEM, name=name, terms=terms_of_model)
         set_routes(acting=SYSTEM, model=model, routes=[RouteTerms(upstream, name)])
         set_price(acting=SYSTEM, model_name=name, terms=_FREE)
 

@@ -1,8 +1,9 @@
 """Pure. The OpenAI chat completions form."""
 
-from practice.forms.chat.render import render_body, render_events, render_refusal, render_refusal_event
+from practice.forms.chat.render import render_body, render_events
 from practice.forms.chat.request import read_prompt
 from practice.forms.form import Form
+from practice.forms.refusals import render_refusal, render_refusal_event
 
 FORM = Form(
     read_prompt=read_prompt,

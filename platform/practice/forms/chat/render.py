@@ -1,4 +1,4 @@
-"""Pure. Writes answers in the chat completions form: chunks of a stream, a whole body, an error.
+"""Pure. Writes answers in the chat completions form: chunks of a stream, a whole body.
 
 Source: OpenAI chat completion and chunk types (openai-python 3.3.1, August 2026). Every chunk carries
 `usage: null` when the request asked for usage, and the field is absent when it did not.
@@ -10,7 +10,6 @@ import orjson
 
 from practice.answer import Delta, Kind
 from practice.forms.form import Event, EventKind, Exchange
-from practice.refusal import Refusal
 from practice.usage import place_usage, spell_usage
 
 FINGERPRINT = "fp_practice"
@@ -62,25 +61,6 @@ def render_body(exchange: Exchange) -> bytes:
     if usage is not None:
         body["usage"] = usage
     return orjson.dumps(body)
-
-
-def render_refusal(refusal: Refusal) -> bytes:
-    """Pure. The error envelope."""
-    return orjson.dumps(
-        {
-            "error": {
-                "message": refusal.message,
-                "type": refusal.error_type,
-                "param": refusal.param,
-                "code": refusal.code,
-            }
-        }
-    )
-
-
-def render_refusal_event(refusal: Refusal) -> Event:
-    """Pure. The error as an event inside a stream."""
-    return Event(EventKind.FINISH, render_refusal(refusal))
 
 
 class _ChunkWriter:

@@ -8,8 +8,9 @@ import pytest
 from practice.answer import Answer
 from practice.cache import Lookup
 from practice.directives import parse_directives
-from practice.forms.chat.render import render_body, render_events, render_refusal, render_refusal_event
+from practice.forms.chat.render import render_body, render_events
 from practice.forms.form import Event, EventKind, Exchange
+from practice.forms.refusals import render_refusal, render_refusal_event
 from practice.models import MODELS
 from practice.prompt import Prompt, Tool
 from practice.refusal import Refusal

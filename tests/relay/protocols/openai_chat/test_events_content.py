@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from relay.protocols.openai_chat.events import answer_error, has_content, is_complete_answer
+from relay.protocols.openai_chat.events import finish_of_answer, has_content, is_complete_answer, output_bytes
 from tests.relay.protocols.openai_chat.chunks import (
     DONE,
     HEL,
@@ -112,17 +112,6 @@ def test_an_error_that_is_null_is_none() -> None:
     assert read(ROLE + HEL + event(choice({"content": "x"}), error=None) + STOP + DONE)[1].is_complete
 
 
-def test_errors_inside_a_plain_answer() -> None:
-    assert answer_error({"error": {"code": 1}}) == {"code": 1}
-    assert answer_error({"error": "no"}) == {"message": "no"}
-    assert answer_error({"base_resp": {"status_code": 1002, "status_msg": "x"}}) == {
-        "code": "1002",
-        "message": "x",
-    }
-    for answer in ({}, {"error": None}, {"error": {}}, {"base_resp": {"status_code": 0}}, [], None, "x"):
-        assert answer_error(answer) is None
-
-
 def test_complete_plain_answers() -> None:
     said = {"choices": [{"message": {"content": "x"}}]}
     silent = {"choices": [{"message": {"content": ""}}]}
@@ -147,3 +136,25 @@ def test_the_service_tier_is_noted() -> None:
 def test_every_choice_counts_as_content() -> None:
     _, stream = read(event(choice({"content": "a"}), choice({"content": "b"}, index=1)), is_ended=False)
     assert stream.content_events == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "finish"),
+    [
+        ({"choices": [{"finish_reason": "length"}, {"finish_reason": "stop"}]}, "length"),
+        ({"choices": [{"finish_reason": None}]}, ""),
+        ({"choices": [5]}, ""),
+        ({"choices": []}, ""),
+        ({}, ""),
+    ],
+)
+def test_how_a_plain_answer_ended(answer: dict[str, Any], finish: str) -> None:
+    assert finish_of_answer(answer) == finish
+
+
+def test_how_large_the_messages_of_a_plain_answer_are() -> None:
+    message = {"role": "assistant", "content": "驿站"}
+    assert output_bytes({"choices": [{"message": message}, 5]}) == len(
+        '[{"role":"assistant","content":"驿站"}]'.encode()
+    )
+    assert output_bytes({}) == output_bytes({"choices": None}) == 2

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billing.pricing import Rates, TokenCounts, amount_nano
-from relay.protocols.openai_chat.usage import is_usable, read_usage, usage_of_answer
+from relay.protocols.openai_chat.usage import is_usable, read_usage, reported_usage, usage_of_answer
 from relay.protocols.usage import Usage
 
 RATES = Rates.of(
@@ -241,3 +241,16 @@ def test_classes_of_a_sound_report_add_up_to_its_total(
 )
 def test_counts_that_are_none_count_as_no_usage(prompt: object, completion: object, usable: bool) -> None:
     assert is_usable({"prompt_tokens": prompt, "completion_tokens": completion}) is usable
+
+
+@pytest.mark.parametrize(
+    ("answer", "usage"),
+    [
+        ({"usage": {"prompt_tokens": 8, "completion_tokens": 2}}, Usage(uncached_input=8, output=2)),
+        ({"usage": {"prompt_tokens": None, "completion_tokens": None}}, None),
+        ({"usage": None}, None),
+        ({}, None),
+    ],
+)
+def test_what_a_plain_answer_reports(answer: dict[str, object], usage: Usage | None) -> None:
+    assert reported_usage(answer) == usage

@@ -1,0 +1,1 @@
+"""Pure. The OpenAI embeddings dialect: requests, answers, usage. There are no streams; errors are those of chat."""
