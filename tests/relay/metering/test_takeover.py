@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -75,6 +76,26 @@ async def test_the_living_are_left_alone(tmp_path: Path) -> None:
     assert ledger.records == []
     assert len(names_in(tmp_path)) == 2
     journal.close_files()
+
+
+async def test_a_journal_is_never_found_without_its_holder(tmp_path: Path) -> None:
+    """Those who look for the dead may come at any moment of a birth."""
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.is_set():
+            asyncio.run(take_over(tmp_path, Ledger().ship, Ledger().settle))
+
+    watchers = [threading.Thread(target=look) for _ in range(3)]
+    for watcher in watchers:
+        watcher.start()
+    journals = [Journal(tmp_path) for _ in range(300)]
+    is_over.set()
+    for watcher in watchers:
+        watcher.join()
+    assert len([name for name in names_in(tmp_path) if name.endswith(".lock")]) == len(journals)
+    for journal in journals:
+        journal.close_files()
 
 
 async def test_with_the_database_away_everything_stays_for_the_next_time(tmp_path: Path) -> None:
