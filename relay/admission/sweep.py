@@ -12,14 +12,11 @@ from dataclasses import dataclass
 
 import redis
 
-from relay.admission.scripts import SWEEP, hold_keys
+from relay.admission.scripts import REMEMBER_MS, SWEEP, hold_keys
 from relay.admission.wire import StoreUnavailable
 
 __all__ = ["SweepReport", "sweep_holds"]
 
-# A journal that was left behind is taken over within minutes; two days bridge a machine that is away over a
-# weekend's nights, and bound what is remembered.
-REMEMBER_MS = 2 * 24 * 3600 * 1000
 # Holds per script call, for the reasons given at MOST_OPERATIONS in relay.admission.batch.
 MOST_HOLDS = 128
 # Script calls per organization and sweep; a killed process leaves at most a few hundred calls of one
