@@ -7,14 +7,16 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
 
-from relay.admission.holds import Holds
+from relay.admission.address import store_name
+from relay.admission.holds import LEASE_S, Holds
 from relay.admission.permit import PERMIT_SCRIPTS, Permits
+from relay.admission.rebuild import Rebuild
 from relay.admission.store import Store
 from relay.call import Call
 from relay.metering.estimate import Estimator
@@ -23,6 +25,7 @@ from relay.metering.journal import LIMIT_BYTES, Journal
 from relay.metering.shipper import Shipper
 from relay.metering.takeover import take_over
 from relay.state.loader import DatabaseAway, SnapshotLoader
+from relay.state.registry import Registry
 from relay.stations import BEAT_S, Stations
 from relay.upstreams.attempt import Upstreams
 from relay.upstreams.hop import Hops
@@ -65,6 +68,7 @@ class RelayRuntime:
         self._config = config
         self._starting: asyncio.Lock | None = None
         self._takeover: asyncio.Task[None] | None = None
+        self._taking_over = asyncio.Lock()
         self.is_started = False
         self.calls: dict[str, tuple[Call, asyncio.Task[None]]] = {}
 
@@ -80,7 +84,9 @@ class RelayRuntime:
             self.shipper = Shipper(self.journal, config.ingest, config.journal_dir)
             self.loader = SnapshotLoader(config.app, field_keys=config.field_keys)
             self.store = Store(config.limits_url, scripts=PERMIT_SCRIPTS, timeout_s=STORE_S)
-            self.holds = Holds(Permits(self.store), self._read_totals)
+            self.registry = Registry(config.app, store_name(config.limits_url))
+            permits = Permits(self.store)
+            self.holds = Holds(permits, Rebuild(self.store, permits, _Records(self), lease_s=LEASE_S))
             await asyncio.to_thread(client_tls)  # reads the system's certificates: not in the event loop
             self.pool = Pool()
             estimator = Estimator()
@@ -99,6 +105,7 @@ class RelayRuntime:
             )
             await self.store.open()
             self.loader.start()
+            self.registry.start()
             self.shipper.start()
             self.holds.start()
             self._takeover = asyncio.create_task(self._take_over(), name="takeover")
@@ -131,25 +138,50 @@ class RelayRuntime:
                 await self._takeover
         await self.holds.close(CLOSE_S)
         await self.shipper.close(CLOSE_S)
+        await self.registry.close()
         await self.loader.close()
         await self.pool.close()
         await self.store.close()
         self.journal.close_files()
 
-    async def _read_totals(self, organization_id: int) -> Mapping[str, int]:
-        """What each level has spent, once our own records are in."""
-        try:
-            while self.journal.queued:
-                await self.shipper.ship_once()
-        except (psycopg.Error, OSError, TimeoutError) as exc:
-            raise DatabaseAway from exc
-        return await self.loader.read_totals(organization_id)
+    async def take_over(self) -> None:
+        """Close the books of killed processes, and return when that is done, also where it was under way.
+
+        Raises what stands for an absent database (`Shipper.ship_records`).
+        """
+        async with self._taking_over:
+            await take_over(self._config.journal_dir, self.shipper.ship_records, self.holds.settle)
 
     async def _take_over(self) -> None:
         """Look for journals of dead processes, at the start and ever after."""
         while True:
             try:
-                await take_over(self._config.journal_dir, self.shipper.ship_records, self.holds.settle)
+                await self.take_over()
             except (psycopg.Error, OSError, TimeoutError) as exc:
                 log.warning("journals of dead processes wait: %s", type(exc).__name__)
             await asyncio.sleep(TAKEOVER_S)
+
+
+class _Records:
+    """What lost counters are rebuilt from (`relay.admission.rebuild.Records`)."""
+
+    def __init__(self, runtime: RelayRuntime) -> None:
+        self._runtime = runtime
+        self.number = runtime.registry.number
+        self.peers = runtime.registry.peers
+        self.totals = runtime.registry.totals
+
+    async def flush(self) -> None:
+        """Ship what waits now, and what killed processes left behind. Raises DatabaseAway."""
+        runtime = self._runtime
+        try:
+            left = runtime.journal.queued
+            while left > 0 and runtime.journal.queued:
+                left -= await runtime.shipper.ship_once()
+            await runtime.take_over()
+        except (psycopg.Error, OSError, TimeoutError) as exc:
+            raise DatabaseAway from exc
+
+    def is_flushed(self) -> bool:
+        """Whether nothing waits."""
+        return not self._runtime.journal.queued

@@ -12,7 +12,7 @@ import ssl
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-__all__ = ["StoreAddress", "make_tls_context", "parse_store_url"]
+__all__ = ["StoreAddress", "make_tls_context", "parse_store_url", "store_name"]
 
 _TLS_OPTIONS = {"ssl_cert_reqs", "ssl_check_hostname", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile"}
 
@@ -64,6 +64,16 @@ def parse_store_url(url: str) -> StoreAddress:
         database=database,
         tls=options if parts.scheme == "rediss" else None,
     )
+
+
+def store_name(url: str) -> str:
+    """Pure. What tells one store from another: where it is, and which of its databases. Raises as `parse_store_url`.
+
+    >>> store_name("redis://:secret@db.example/2")
+    'db.example:6379/2'
+    """
+    address = parse_store_url(url)
+    return f"{address.path or f'{address.host}:{address.port}'}/{address.database}"
 
 
 def _parse_database(text: str) -> int:

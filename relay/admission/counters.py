@@ -7,7 +7,7 @@ import redis
 
 from relay.admission.batch import CountersUnknown
 from relay.admission.limits import Use, check_amount, check_levels
-from relay.admission.scripts import INITIALISE, parse_use, use_key
+from relay.admission.scripts import INITIALISE, hold_keys, initialise_arguments, parse_use, use_key
 from relay.admission.wire import StoreUnavailable
 
 __all__ = ["initialise_counters", "read_counters"]
@@ -30,14 +30,12 @@ def initialise_counters(client: redis.Redis, organization_id: int, totals: Mappi
 
     A level that is not named has spent nothing. Raises StoreUnavailable.
     """
-    arguments: list[str | int] = []
     for level, spent_nano in totals.items():
         check_levels([level])
         check_amount(spent_nano)
-        arguments += (level, spent_nano)
     try:
         client.script_load(INITIALISE.text)
-        answer = client.evalsha(INITIALISE.sha, 1, use_key(organization_id), *arguments)
+        answer = client.evalsha(INITIALISE.sha, 3, *hold_keys(organization_id), *initialise_arguments(totals))
     except redis.RedisError as exc:
         raise StoreUnavailable(f"the counters can't be initialised: {exc}") from exc
     return bool(answer == 1)

@@ -1,13 +1,12 @@
 """The station that takes a hold for a call, keeps it alive while the call lives, and settles it once.
 
-Built on `permit` (the exact counters): this module knows which levels a caller has, says refusals in words, brings
-lost counters back from the database, renews the leases of open calls, and repeats settlings that the store could not
+Built on `permit` (the exact counters): this module knows which levels a caller has, says refusals in words, has
+lost counters brought back (`rebuild`), renews the leases of open calls, and repeats settlings that the store could not
 take. Settling never waits in the walk: it is handed over, and seen through here.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from decimal import Decimal
 
@@ -24,6 +23,7 @@ from relay.admission.permit import (
     StoreError,
     StoreUnavailable,
 )
+from relay.admission.rebuild import Rebuild
 from relay.errors import ErrorKind, Refusal
 from relay.state.loader import DatabaseAway
 from relay.state.snapshot import KeyState, OrganizationState
@@ -36,13 +36,9 @@ LEASE_S = 90.0
 LEASE_MS = 90_000
 RENEW_S = 20.0
 RETRY_S = 0.5
+# A call waits this long for lost counters at most, then it is refused. Chosen: above what a rebuild takes.
+REBUILD_S = 3.0
 REFILL = "Ask an administrator of your organization to raise it."
-
-Totals = Callable[[int], Awaitable[Mapping[str, int]]]
-"""Reads from the database what each level of an organization has spent, once our own records are in it.
-
-Raises DatabaseAway.
-"""
 
 
 def money(nano: int) -> str:
@@ -58,12 +54,11 @@ def money(nano: int) -> str:
 class Holds:
     """The open holds of one process."""
 
-    def __init__(self, permits: Permits, read_totals: Totals) -> None:
+    def __init__(self, permits: Permits, rebuild: Rebuild) -> None:
         self._permits = permits
-        self._read_totals = read_totals
+        self._counters = rebuild
         self._levels: dict[int, tuple[KeyState, OrganizationState, tuple[LevelLimits, ...]]] = {}
         self._open: dict[str, tuple[int, int, tuple[LevelLimits, ...]]] = {}
-        self._rebuilding: dict[int, asyncio.Task[bool]] = {}
         self._settling = 0
         self._unsettled: dict[str, tuple[int, int]] = {}
         self._keeper: asyncio.Task[None] | None = None
@@ -74,6 +69,7 @@ class Holds:
         return len(self._open) + len(self._unsettled)
 
     def start(self) -> None:
+        self._counters.start(self._all_holds)
         self._keeper = asyncio.create_task(self._keep(), name="holds")
 
     async def close(self, within_s: float) -> None:
@@ -88,6 +84,7 @@ class Holds:
                     await asyncio.sleep(0.01)
                     if not self._settling:
                         await self._settle_again()
+        await self._counters.close()
 
     async def take(self, caller: Caller, call_id: str, hold_nano: int) -> None:
         """Take the hold at every level of the caller, or raise Refusal saying which limit does not allow it."""
@@ -129,6 +126,7 @@ class Holds:
         """Hand over the true amount of a call that has ended; returns at once."""
         self._open.pop(call_id, None)
         self._unsettled[call_id] = (organization_id, amount_nano)
+        self._counters.touched.add(organization_id)
         self._settling += 1
         self._permits.settle_soon(organization_id, call_id, amount_nano, self._settled)
 
@@ -136,19 +134,19 @@ class Holds:
         """The store has answered. What it could not take stays unsettled, and is repeated by `_keep`."""
         self._settling -= 1
         if not isinstance(outcome, Exception):
-            self._unsettled.pop(call_id, None)
+            settled = self._unsettled.pop(call_id, None)
+            if outcome is False and settled is not None:
+                self._counters.doubt(settled[0], call_id)
 
     async def _settle_again(self) -> None:
         for call_id, (organization_id, amount_nano) in list(self._unsettled.items()):
             try:
                 await self._permits.settle(organization_id, call_id, amount_nano)
             except CountersUnknown:
-                # Totals are read after our own records were shipped, so this amount is among them, if it was us.
-                try:
-                    if not await self._rebuild(organization_id):
-                        return
-                except (StoreError, DatabaseAway):
-                    return
+                with suppress(StoreError, DatabaseAway, TimeoutError):
+                    async with asyncio.timeout(REBUILD_S):
+                        await self._counters.bring_back(organization_id)
+                return
             except StoreUnavailable:
                 return
             self._unsettled.pop(call_id, None)
@@ -166,41 +164,25 @@ class Holds:
                     await self._renew()
 
     async def _renew(self) -> None:
-        for organization_id in {opened[0] for opened in self._open.values()}:
-            holds = self._holds_of(organization_id)
+        for organization_id, holds in self._all_holds().items():
             missing = await self._permits.renew(organization_id, [hold.call_id for hold in holds], LEASE_S)
             lost = [hold for hold in holds if hold.call_id in missing and hold.call_id in self._open]
             if lost:
                 await self._permits.announce(organization_id, lost, LEASE_S)
 
-    def _holds_of(self, organization_id: int) -> list[OpenHold]:
-        return [
-            OpenHold(call_id, hold_nano, tuple(limits.level for limits in levels))
-            for call_id, (owner, hold_nano, levels) in self._open.items()
-            if owner == organization_id
-        ]
+    def _all_holds(self) -> dict[int, list[OpenHold]]:
+        found: dict[int, list[OpenHold]] = {}
+        for call_id, (organization_id, hold_nano, levels) in self._open.items():
+            hold = OpenHold(call_id, hold_nano, tuple(limits.level for limits in levels))
+            found.setdefault(organization_id, []).append(hold)
+        return found
 
     async def _rebuild_or_refuse(self, organization_id: int) -> None:
         try:
-            await self._rebuild(organization_id)
-        except (StoreError, DatabaseAway) as exc:
+            async with asyncio.timeout(REBUILD_S):
+                await self._counters.bring_back(organization_id, may_be_new=True)
+        except (StoreError, DatabaseAway, TimeoutError) as exc:
             raise _away() from exc
-
-    async def _rebuild(self, organization_id: int) -> bool:
-        """Bring an organization's counters back, once at a time. True if this process was the one that did it."""
-        task = self._rebuilding.get(organization_id)
-        if task is None:
-            task = asyncio.create_task(self._bring_back(organization_id))
-            self._rebuilding[organization_id] = task
-            task.add_done_callback(lambda _: self._rebuilding.pop(organization_id, None))
-        return await asyncio.shield(task)
-
-    async def _bring_back(self, organization_id: int) -> bool:
-        totals = await self._read_totals(organization_id)
-        mine = self._holds_of(organization_id)
-        if mine:
-            await self._permits.announce(organization_id, mine, LEASE_S)
-        return await self._permits.initialise(organization_id, totals)
 
     def _levels_of(self, caller: Caller) -> tuple[LevelLimits, ...]:
         """Made once per state of the key and its organization, not once per call."""

@@ -28,13 +28,11 @@ their order.
     ├── CountersUnknown    the store was never told, or forgot, what the organization spent: rebuild, 503
     └── HoldMissing        extend: this call has no hold (settled, or lost with the store)
 
-After a store was lost: every process announces its open holds, one reads what was spent from the records and
-calls `initialise`. A settling that met CountersUnknown is to be repeated only if its record was not yet in
-those totals.
+How counters come back after a store was lost: `relay.admission.rebuild`.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import cast
 
 from relay.admission.batch import MOST_OPERATIONS, Batch, CountersUnknown, Heard, HoldMissing, Operation
@@ -52,7 +50,15 @@ from relay.admission.limits import (
     check_lease,
     check_levels,
 )
-from relay.admission.scripts import BOOK, INITIALISE, PERMIT_SCRIPTS, parse_use, use_key
+from relay.admission.scripts import (
+    BOOK,
+    INITIALISE,
+    PERMIT_SCRIPTS,
+    hold_keys,
+    initialise_arguments,
+    parse_use,
+    use_key,
+)
 from relay.admission.store import Store
 from relay.admission.wire import StoreError, StoreUnavailable
 
@@ -139,7 +145,7 @@ class Permits:
         """Give the hold back and count the amount as spent. True for the one time that did it, then False.
 
         Sent even if the caller is cancelled in this turn. Raises StoreUnavailable or CountersUnknown; asking
-        again is safe after both, see the module's last paragraph for the second.
+        again is safe after both.
         """
         check_call(call_id)
         check_amount(amount_nano)
@@ -184,17 +190,19 @@ class Permits:
             operations.append(self._new("a", hold.call_id, (hold.hold_nano, lease_ms), levels))
         return sum(await self._do_all(organization_id, operations))
 
-    async def initialise(self, organization_id: int, totals: Mapping[str, int]) -> bool:
+    async def initialise(
+        self, organization_id: int, totals: Mapping[str, int], counted: Collection[str] = ()
+    ) -> bool:
         """Say what each level has spent, unless it was said before. True if this was the one that was heard.
 
-        A level that is not named has spent nothing. Raises StoreUnavailable.
+        A level that is not named has spent nothing. `counted` are calls whose amount is among the totals: their
+        holds, where there are any, count no more. Raises StoreUnavailable.
         """
-        arguments: list[str | int] = []
         for level, spent_nano in totals.items():
             check_levels([level])
             check_amount(spent_nano)
-            arguments += (level, spent_nano)
-        answer = await self._store.run(INITIALISE, [use_key(organization_id)], arguments)
+        arguments = initialise_arguments(totals, counted)
+        answer = await self._store.run(INITIALISE, hold_keys(organization_id), arguments)
         if answer not in (0, 1):
             raise StoreUnavailable("the limit store gave an answer that was not asked for")
         return answer == 1

@@ -12,14 +12,14 @@ nothing. The scripts lie in the folder `lua`; each is put together from parts, b
     upkeep.lua      extend, renew, announce
     run.lua         many of these operations in one call
     sweep.lua       expired holds
-    initialise.lua  what was spent, told to an empty store
+    initialise.lua  what was spent, told to a store that has lost its counters
 
 All keys of an organization share the hash tag `{org:<id>}`, so a script stays on one node of a cluster. The
 script text starts with `#!lua`: the server then refuses up front to run it on a replica or out of memory, not
 in the middle. The texts are read once, at import.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha1
 from pathlib import Path
@@ -28,15 +28,21 @@ __all__ = [
     "BOOK",
     "INITIALISE",
     "PERMIT_SCRIPTS",
+    "REMEMBER_MS",
     "SWEEP",
     "Script",
     "hold_keys",
+    "initialise_arguments",
     "parse_use",
     "use_key",
     "window_key",
 ]
 
 _FOLDER = Path(__file__).parent / "lua"
+# How long the store remembers a hold that counts no more, for a settling that comes late. A journal that was left
+# behind is taken over within minutes; two days bridge a machine that is away over a weekend's nights, and bound what
+# is remembered.
+REMEMBER_MS = 2 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ def _put_together(*parts: str) -> Script:
 
 BOOK = _put_together("money", "holds", "window", "limits", "book", "upkeep", "run")
 SWEEP = _put_together("money", "holds", "sweep")
-INITIALISE = _put_together("initialise")
+INITIALISE = _put_together("money", "holds", "initialise")
 # What the connection of a relay process loads when it opens.
 PERMIT_SCRIPTS = (BOOK, INITIALISE)
 
@@ -85,6 +91,18 @@ def window_key(organization_id: int, level: str) -> str:
     '{org:7}:rpm:k12'
     """
     return f"{{org:{organization_id}}}:rpm:{level}"
+
+
+def initialise_arguments(totals: Mapping[str, int], counted: Collection[str] = ()) -> list[str | int]:
+    """Pure. What lua/initialise.lua is given: what each level has spent, and the calls that are part of it.
+
+    >>> initialise_arguments({"o": 7}, ["a"])[2:]
+    [1, 'a', 'o', 7]
+    """
+    arguments: list[str | int] = ["", REMEMBER_MS, len(counted), *counted]
+    for level, spent_nano in totals.items():
+        arguments += (level, spent_nano)
+    return arguments
 
 
 def parse_use(values: Sequence[bytes | None]) -> list[tuple[int, int, int]] | None:

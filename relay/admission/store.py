@@ -36,8 +36,9 @@ CONNECT_S = 1.0
 # lost the old one without a word.
 STALL_S = 1.0
 # Pauses between attempts to connect: doubled from the first to the last, each lengthened by up to half, so
-# that the processes of a site do not come back in step.
-FIRST_PAUSE_S, LAST_PAUSE_S = 0.05, 2.0
+# that the processes of a site do not come back in step. The last one leaves time for the rest within the 5 s in which
+# a relay has to serve again.
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.05, 1.0
 # Commands of a process without an answer. Each is one batch or below 1 KB; more of them means that the store
 # is lost.
 MAX_OPEN = 10_000

@@ -84,8 +84,7 @@ class Journal:
         self._limit = limit_bytes
         self.name = f"{os.getpid()}-{uuid.uuid4().hex[:12]}"
         self._lock_path = folder / f"{self.name}.lock"
-        self._lock_fd = os.open(self._lock_path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
+        self._lock_fd = _make_locked(self._lock_path)
         self._encoder = msgspec.json.Encoder()
         self._number = 0
         self._segments: list[_Segment] = []
@@ -189,6 +188,17 @@ class Journal:
             os.close(segment.fd)
             segment.path.unlink(missing_ok=True)
             self._segments.remove(segment)
+
+
+def _make_locked(path: Path) -> int:
+    """A lock file that is ours from the moment it has its name. Until then nobody looks for it: whoever takes over the
+    journals of the dead would find it without a holder, and delete it.
+    """
+    new = path.with_suffix(".new")
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    new.rename(path)
+    return fd
 
 
 def read_segment(path: Path) -> tuple[list[OpenLine], list[CallRecord]]:

@@ -94,24 +94,34 @@ def _lock_of_the_dead(path: Path) -> int | None:
 
 
 async def _close_books(folder: Path, lock_path: Path, ship: Ship, settle: Settle) -> int:
+    """Segment by segment, for a journal may have grown large. Deleted at the end only: a line that opens a call without
+    an end is in any of them.
+    """
     paths = await asyncio.to_thread(_found, folder, f"{lock_path.stem}.*.journal")
     opens: dict[str, OpenLine] = {}
-    closes: list[CallRecord] = []
+    closed = 0
     for path in paths:
-        found, closed = await asyncio.to_thread(read_segment, path)
-        opens.update((line.id, line) for line in found)
-        closes += closed
+        closed += await _close_segment(path, opens, ship, settle)
+    await _hand_over([interrupted_record(line) for line in opens.values()], ship, settle)
+    await asyncio.to_thread(_delete, [*paths, lock_path])
+    if closed or opens:
+        log.info("took over %d closed and %d interrupted calls of %s", closed, len(opens), lock_path.stem)
+    return closed + len(opens)
+
+
+async def _close_segment(path: Path, opens: dict[str, OpenLine], ship: Ship, settle: Settle) -> int:
+    """Hand over the closed calls of one segment, and keep `opens` to those that have no close so far."""
+    found, closes = await asyncio.to_thread(read_segment, path)
+    opens.update((line.id, line) for line in found)
     for record in closes:
         opens.pop(record.id, None)
-    records = closes + [interrupted_record(line) for line in opens.values()]
+    await _hand_over(closes, ship, settle)
+    return len(closes)
+
+
+async def _hand_over(records: Sequence[CallRecord], ship: Ship, settle: Settle) -> None:
     for first in range(0, len(records), BATCH):
         batch = records[first : first + BATCH]
         await ship(batch)
         for record in batch:
             settle(record.organization_id, record.id, record.amount_nano)
-    await asyncio.to_thread(_delete, [*paths, lock_path])
-    if records:
-        log.info(
-            "took over %d closed and %d interrupted calls of %s", len(closes), len(opens), lock_path.stem
-        )
-    return len(records)

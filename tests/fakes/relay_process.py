@@ -57,8 +57,8 @@ class RelayProcess:
     def pid(self) -> int:
         return self.processes[0].pid
 
-    def start(self) -> None:
-        """Start the processes that are not running, and wait until one is ready."""
+    def launch(self) -> None:
+        """Start the processes that are not running."""
         (self.var_dir / "run").mkdir(parents=True, exist_ok=True)
         running = [process for process in self.processes if process.poll() is None]
         for _ in range(self._workers - len(running)):
@@ -75,6 +75,10 @@ class RelayProcess:
                     )
                 )
         self.processes = running
+
+    def start(self) -> None:
+        """Start the processes that are not running, and wait until one is ready."""
+        self.launch()
         deadline = time.monotonic() + READY_S
         while not self.is_ready():
             if time.monotonic() > deadline or self.processes[0].poll() is not None:
@@ -94,6 +98,11 @@ class RelayProcess:
             if process.poll() is None:
                 process.send_signal(number)
         return [process.wait(wait_s) for process in self.processes]
+
+    def hold(self) -> None:
+        """Stop them where they stand."""
+        for process in self.processes:
+            process.send_signal(signal.SIGSTOP)
 
     def kill(self) -> None:
         """kill -9."""

@@ -12,7 +12,9 @@ from tests.fakes.practice_process import PracticeProcess
 from tests.fakes.relay_process import RelayProcess
 from tests.fakes.tables import empty_tables
 from tests.fakes.tcp_proxy import TcpProxy, database_socket, running_proxy
-from tests.wire.world import World
+from tests.wire.gate import MakeRush, Rush
+from tests.wire.siblings import Siblings
+from tests.wire.world import Tenant, World
 
 
 @pytest.fixture(scope="session")
@@ -69,6 +71,39 @@ def make_relay(
         for made in worlds:
             made.close()
             made.relay.close()
+
+
+@pytest.fixture(scope="module")
+def two_relays(
+    relay_env: dict[str, str], tmp_path_factory: pytest.TempPathFactory, django_db_blocker
+) -> Iterator[Siblings]:
+    """Two relay processes with a limit store of their own, for the tests of one module."""
+    with django_db_blocker.unblock():
+        made = Siblings(tmp_path_factory.mktemp("siblings") / "two", relay_env)
+        yield made
+        made.close()
+
+
+@pytest.fixture
+def siblings(two_relays: Siblings, django_db_blocker) -> Iterator[Siblings]:
+    """The two relay processes, both running and with the database in reach, whatever the test before did to them."""
+    with django_db_blocker.unblock():
+        two_relays.start()
+        yield two_relays
+
+
+@pytest.fixture
+def rush() -> Iterator[MakeRush]:
+    """Sends many calls at once; those that a failed test leaves open are closed."""
+    made: list[Rush] = []
+
+    def send(callers: Sequence[Tenant], calls: int) -> Rush:
+        made.append(Rush(callers, calls))
+        return made[-1]
+
+    yield send
+    for calls in made:
+        calls.close()
 
 
 @pytest.fixture

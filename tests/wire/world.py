@@ -203,11 +203,11 @@ class Tenant:
 
 
 class World:
-    """Builds tenants for one relay. `store` is the limit store."""
+    """Builds tenants for one relay. `store` is the limit store, the session's if none is given."""
 
-    def __init__(self, relay: RelayProcess) -> None:
+    def __init__(self, relay: RelayProcess, *, store: redis.Redis | None = None) -> None:
         self.relay = relay
-        self.store = redis.Redis.from_url(os.environ["REDIS_URL"])
+        self.store = store or redis.Redis.from_url(os.environ["REDIS_URL"])
 
     def close(self) -> None:
         self.store.close()

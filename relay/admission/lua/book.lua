@@ -53,7 +53,8 @@ local function permit(id, at)
   return DONE, last
 end
 
--- s amount: give the hold back and count the true amount as spent. Of a swept hold there is nothing to give back.
+-- s amount: give the hold back and count the true amount as spent. Of a swept hold there is nothing to give back, and a
+-- counted one is only forgotten.
 local function settle(id, at)
   local hold = holds[id]
   if not epoch then
@@ -62,7 +63,9 @@ local function settle(id, at)
   if not hold then
     return NOTHING, at + 1
   end
-  count_hold(hold, hold.state == 'h' and -1 or 0, split(ARGV[at + 1]))
+  if hold.state ~= 'c' then
+    count_hold(hold, hold.state == 'h' and -1 or 0, split(ARGV[at + 1]))
+  end
   holds[id], changed[id] = false, true
   return DONE, at + 1
 end

@@ -5,8 +5,9 @@
 -- KEYS[2] holds  hash: call id -> "<state> <amount> <lease ms> <level> <level> ..."
 --                state h: held, the hold counts in held and open of its levels
 --                state s: swept, it no longer does, but its settling is still awaited
--- KEYS[3] due    sorted set: call id -> when (ms) the sweeper must look: in state h at the end of the lease, in state s
---                when it is to be forgotten
+--                state c: counted, its amount is in spent since the counters were rebuilt, its settling is awaited
+-- KEYS[3] due    sorted set: call id -> when (ms) the sweeper must look: in state h at the end of the lease, in states s
+--                and c when it is to be forgotten
 local USE, HOLDS, DUE = KEYS[1], KEYS[2], KEYS[3]
 local call, gmatch, match, concat = redis.call, string.gmatch, string.match, table.concat
 

@@ -1,4 +1,5 @@
--- The rarer operations on a hold between its taking and its settling.
+-- The rarer operations on a hold between its taking and its settling. A counted hold (state c) belongs to a call that is
+-- over: for them it is not there.
 
 -- x amount rows: add to a hold if every row allows it, and renew it. A swept hold is asked for whole, and counts again.
 local function extend(id, at)
@@ -7,7 +8,7 @@ local function extend(id, at)
   if not epoch then
     return UNKNOWN, last
   end
-  if not hold then
+  if not hold or hold.state == 'c' then
     return NOTHING, last
   end
   local is_held = hold.state == 'h'
@@ -34,7 +35,7 @@ end
 -- r lease: the call lives, keep its hold for another lease. A swept one counts again: its money is being spent.
 local function renew(id, at)
   local hold = holds[id]
-  if not hold then
+  if not hold or hold.state == 'c' then
     return NOTHING, at + 1
   end
   if hold.state ~= 'h' then
@@ -52,6 +53,9 @@ local function announce(id, at)
   local _, names, last = rows_at(at + 3)
   local hold, lease = holds[id], tonumber(ARGV[at + 2])
   local answer = NOTHING
+  if hold and hold.state == 'c' then
+    return NOTHING, last
+  end
   if not hold then
     local high, low = split(ARGV[at + 1])
     hold = { state = 's', high = high, low = low, lease = lease, names = names }

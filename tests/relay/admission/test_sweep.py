@@ -1,13 +1,14 @@
 """Expired holds are given back, once, and their calls may still be settled, once."""
 
 import asyncio
+from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import redis
 
 from relay.admission.permit import LevelLimits, PermitRequest, Permits, StoreUnavailable, Use
-from relay.admission.sweep import REMEMBER_MS, SweepReport, sweep_holds
+from relay.admission.sweep import REMEMBER_MS, SweepReport, settle_recorded, sweep_holds
 from tests.relay.admission.valkey_server import Clock, ValkeyServer
 
 LEVELS = (LevelLimits("o"), LevelLimits("k1"))
@@ -127,3 +128,41 @@ def test_a_store_that_is_away_is_told(own_server: ValkeyServer) -> None:
         own_server.kill()
         with pytest.raises(StoreUnavailable, match="not finished"):
             sweep_holds(client, [1])
+
+
+async def test_an_expired_hold_of_a_recorded_call_is_settled(
+    permits: Permits, acme: int, clock: Clock, client: redis.Redis
+) -> None:
+    await hold(permits, acme, 3)
+    books = {"c0": 7, "c9": 1}
+    assert settle_recorded(client, [acme], lambda ids: only(books, ids), now_ms=clock()) == 0
+    clock.pass_s(60)
+    for settled in (1, 0):
+        assert settle_recorded(client, [acme], lambda ids: only(books, ids), now_ms=clock()) == settled
+    assert (await permits.read_use(acme, ["o"]))["o"] == Use(7, 20, 2)
+    assert not await permits.settle(acme, "c0", 7)
+
+
+async def test_a_swept_call_is_settled_when_it_comes_into_the_books(
+    permits: Permits, acme: int, clock: Clock, client: redis.Redis
+) -> None:
+    await hold(permits, acme, 2)
+    clock.pass_s(60)
+    sweep_holds(client, [acme], now_ms=clock())
+    for settled, books in ((0, {}), (1, {"c1": 9}), (0, {"c1": 9})):
+        assert settle_recorded(client, [acme], lambda ids, b=books: only(b, ids), now_ms=clock()) == settled
+        clock.pass_s(5)
+    assert await permits.read_use(acme, ["o", "k1"]) == {"o": Use(9, 0, 0), "k1": Use(9, 0, 0)}
+
+
+async def test_many_recorded_calls_are_settled_in_one_go(
+    permits: Permits, acme: int, clock: Clock, client: redis.Redis
+) -> None:
+    await hold(permits, acme, 300)
+    clock.pass_s(60)
+    assert settle_recorded(client, [acme], lambda ids: dict.fromkeys(ids, 2), now_ms=clock()) == 300
+    assert (await permits.read_use(acme, ["o"]))["o"] == Use(600, 0, 0)
+
+
+def only(books: dict[str, int], ids: Collection[str]) -> dict[str, int]:
+    return {name: amount for name, amount in books.items() if name in ids}

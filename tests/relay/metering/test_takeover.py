@@ -2,6 +2,8 @@
 
 import asyncio
 import fcntl
+import threading
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -77,6 +79,26 @@ async def test_the_living_are_left_alone(tmp_path: Path) -> None:
     journal.close_files()
 
 
+async def test_a_journal_is_never_found_without_its_holder(tmp_path: Path) -> None:
+    """Those who look for the dead may come at any moment of a birth."""
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.is_set():
+            asyncio.run(take_over(tmp_path, Ledger().ship, Ledger().settle))
+
+    watchers = [threading.Thread(target=look) for _ in range(3)]
+    for watcher in watchers:
+        watcher.start()
+    journals = [Journal(tmp_path) for _ in range(300)]
+    is_over.set()
+    for watcher in watchers:
+        watcher.join()
+    assert len([name for name in names_in(tmp_path) if name.endswith(".lock")]) == len(journals)
+    for journal in journals:
+        journal.close_files()
+
+
 async def test_with_the_database_away_everything_stays_for_the_next_time(tmp_path: Path) -> None:
     journal, ledger = Journal(tmp_path), Ledger()
     journal.close(record())
@@ -107,6 +129,32 @@ async def test_many_calls_go_in_batches(tmp_path: Path) -> None:
     die(journal)
     assert await take_over(tmp_path, ledger.ship, ledger.settle) == 1203
     assert len(ledger.settled) == 1203
+
+
+async def test_a_journal_of_many_segments_is_not_in_memory_as_a_whole(tmp_path: Path) -> None:
+    """And a call whose lines lie in different segments is one call."""
+    journal = Journal(tmp_path)
+    opened = [open_line() for _ in range(2)]
+    for line in opened:
+        journal.open(line)
+    for _ in range(8_000):
+        journal.close(record(task_id="x" * 2_000))
+    journal.close(record(opened[0].id, amount_nano=7))
+    assert len(names_in(tmp_path)) >= 4
+    whole = 8_000 * 2_000
+    die(journal)
+    seen: dict[str, str] = {}
+
+    async def ship(records: Sequence[CallRecord]) -> None:
+        seen.update((one.id, one.status) for one in records)
+
+    tracemalloc.start()
+    assert await take_over(tmp_path, ship, lambda *_: None) == 8_002
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < whole / 2
+    assert [seen[line.id] for line in opened] == ["ok", "interrupted"]
+    assert names_in(tmp_path) == []
 
 
 async def test_what_is_no_journal_is_left_alone(tmp_path: Path) -> None:

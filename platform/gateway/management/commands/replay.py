@@ -20,6 +20,7 @@ from billing.ingest import IngestResult, ingest
 from billing.records import CallRecord
 from gateway import database, env
 from relay.admission.permit import PERMIT_SCRIPTS, Permits, StoreError, StoreUnavailable
+from relay.admission.rebuild import began_at, forget_if_younger
 from relay.admission.store import Store
 from relay.metering.journal import read_segment
 from relay.metering.takeover import take_over
@@ -62,6 +63,7 @@ class _Replay:
         self._connection = connection
         self._permits = permits
         self._amounts: list[tuple[int, str, int]] = []
+        self._known: set[str] = set()  # calls that were in the books before, as far as that was told
         self.result = IngestResult()
         self.settled = True
 
@@ -70,16 +72,21 @@ class _Replay:
         self.result.inserted += found.inserted
         self.result.duplicates += found.duplicates
         self.result.rejected += found.rejected
+        if not found.inserted:
+            self._known |= {record.id for record in records}
 
     def settle(self, organization_id: int, call_id: str, amount_nano: int) -> None:
         self._amounts.append((organization_id, call_id, amount_nano))
 
-    async def settle_all(self) -> None:
-        """Tell the limit counters. Where they are lost they are rebuilt from the records anyway."""
+    async def settle_all(self, store: Store) -> None:
+        """Tell the limit counters. Where they are lost they are rebuilt from the records anyway; where they were
+        rebuilt without these calls, they are once more.
+        """
+        oldest: dict[int, float] = {}
         for first in range(0, len(self._amounts), SETTLE_AT_ONCE):
+            some = self._amounts[first : first + SETTLE_AT_ONCE]
             outcomes = await asyncio.gather(
-                *(self._permits.settle(*amount) for amount in self._amounts[first : first + SETTLE_AT_ONCE]),
-                return_exceptions=True,
+                *(self._permits.settle(*amount) for amount in some), return_exceptions=True
             )
             unexpected = [
                 o for o in outcomes if isinstance(o, BaseException) and not isinstance(o, StoreError)
@@ -89,6 +96,15 @@ class _Replay:
             if any(isinstance(outcome, StoreUnavailable) for outcome in outcomes):
                 self.settled = False
                 return
+            for (organization_id, call_id, _), outcome in zip(some, outcomes, strict=True):
+                if outcome is False and call_id not in self._known:
+                    began = began_at(call_id)
+                    oldest[organization_id] = min(began, oldest.get(organization_id, began))
+        try:
+            for organization_id, began in oldest.items():
+                await forget_if_younger(store, organization_id, began)
+        except StoreUnavailable:
+            self.settled = False
 
 
 async def _replay(folder: Path) -> _Replay:
@@ -106,7 +122,7 @@ async def _replay(folder: Path) -> _Replay:
         await take_over(folder, replay.ship, replay.settle)
         await _retry_refused(refused_before, replay)
         await asyncio.to_thread(_keep_refused, folder, refused_before, replay.result)
-        await replay.settle_all()
+        await replay.settle_all(store)
         return replay
 
 
