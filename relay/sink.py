@@ -10,19 +10,33 @@ from typing import Any
 
 from relay.metering.timing import Marks
 
-__all__ = ["Headers", "Sink"]
+__all__ = ["ANSWER", "Headers", "Sink"]
+
+ANSWER = "yizhan.answer"
+"""ASGI extension: a function that takes status, headers (with a content-length) and body, and has answered then."""
 
 Headers = list[tuple[bytes, bytes]]
 Send = Callable[[Any], Awaitable[None]]
+Answer = Callable[[int, Headers, bytes], None]
 
 
 class Sink:
     """One answer on its way to the client."""
 
-    __slots__ = ("_marks", "_send", "base_headers", "has_ended", "has_started", "last_write", "status")
+    __slots__ = (
+        "_answer",
+        "_marks",
+        "_send",
+        "base_headers",
+        "has_ended",
+        "has_started",
+        "last_write",
+        "status",
+    )
 
-    def __init__(self, send: Send, marks: Marks, base_headers: Headers) -> None:
+    def __init__(self, send: Send, marks: Marks, base_headers: Headers, answer: Answer | None = None) -> None:
         self._send = send
+        self._answer = answer
         self._marks = marks
         self.base_headers = base_headers
         self.has_started = False
@@ -50,9 +64,14 @@ class Sink:
             self._marks.write_wait += waited
 
     async def answer(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
-        """Hand over a whole answer."""
-        await self.start(status, headers)
-        await self.end(body)
+        """Hand over a whole answer, in one step where the server offers it."""
+        if self._answer is None or self.has_started:
+            await self.start(status, headers)
+            await self.end(body)
+            return
+        self.has_started = self.has_ended = True
+        self.status = status
+        self._answer(status, [*self.base_headers, *headers], body)
 
     async def end(self, data: bytes = b"") -> None:
         """Hand over the last bytes."""

@@ -161,8 +161,17 @@ class Cycle:
             self._send_body(message.get("body", b""), more=message.get("more_body", False))
         elif kind == "http.response.start" and not self._is_started:
             self._begin(message["status"], message.get("headers", ()))
+            self._protocol.loop.call_soon(self._flush)
         else:
             raise RuntimeError(f"The application sent '{kind}' out of order.")
+
+    def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """The extension `ANSWER`: all of it at once, without waiting for a client that is slow with what it has."""
+        if self._is_started:
+            raise RuntimeError("The application answered twice.")
+        if not self._is_disconnected:
+            self._begin(status, headers)
+            self._send_body(body, more=False)
 
     def _begin(self, status: int, headers: Any) -> None:
         self._is_started = True
@@ -192,7 +201,6 @@ class Cycle:
             raise RuntimeError("The application sent an illegal header.")
         status_line = STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status
         self._head = b"%b%b%b\r\n" % (status_line, protocol.default_lines(), head)
-        protocol.loop.call_soon(self._flush)
 
     def _send_body(self, body: bytes, *, more: bool) -> None:
         head, self._head = self._head, b""

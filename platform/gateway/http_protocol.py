@@ -25,6 +25,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from gateway.http_cycle import STATUS_LINES, Cycle
 from relay.consumers.base import HANG_UP
+from relay.sink import ANSWER
 
 __all__ = ["RelayHttp"]
 
@@ -163,7 +164,7 @@ class RelayHttp(HttpToolsProtocol):
             return
         cycle = Cycle(self, scope, keep_alive=version != "1.0" and parser.should_keep_alive())
         cycle.expects_continue = self.expect_100_continue
-        scope["extensions"] = {HANG_UP: cycle.call_on_hang_up}
+        scope["extensions"] = {HANG_UP: cycle.call_on_hang_up, ANSWER: cycle.answer}
         self._incoming = cycle
         if self._running is None:
             self._begin_cycle(cycle)

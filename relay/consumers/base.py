@@ -20,7 +20,7 @@ from relay.consumers.programs import program_of
 from relay.errors import CallError, ErrorKind, Refusal
 from relay.metering.timing import Marks
 from relay.runtime import RelayRuntime
-from relay.sink import Headers, Sink
+from relay.sink import ANSWER, Headers, Sink
 from relay.upstreams.hop import HOP_HEADER, hops_in
 
 __all__ = ["HANG_UP", "RelayConsumer", "receive_body"]
@@ -102,7 +102,8 @@ class RelayConsumer(AsyncConsumer):
             call.task_id = given[b"x-task-id"][:200].decode("utf-8", "replace")
         if HOP_HEADER in given:
             call.hops = hops_in(value for name, value in scope["headers"] if name == HOP_HEADER)
-        sink = Sink(send, marks, base)
+        extensions = scope.get("extensions")
+        sink = Sink(send, marks, base, extensions.get(ANSWER) if extensions else None)
         if not self.runtime.is_started:
             await self.runtime.start()
         await self.handle(scope, receive, call, marks, sink)

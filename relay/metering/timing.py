@@ -8,7 +8,7 @@ argument), TTFB to the first body byte that was handed to the server.
 from collections.abc import Mapping
 from functools import lru_cache
 from itertools import accumulate
-from operator import sub
+from operator import mul, sub
 
 from msgspec import Struct
 from msgspec.structs import astuple
@@ -56,16 +56,15 @@ _STAGES = (
     "relay_overhead",
 )
 
+_US = (1e6,) * len(_STAGES)
+
 
 def stages(marks: Marks) -> dict[str, float]:
     """Stage -> ms, zero ones left out; they sum to the total to the microsecond."""
     # A mark that is missing, or lies before an earlier one, adds nothing. No loop in Python: every call comes here.
     moments = tuple(accumulate(astuple(marks)[: len(_STAGES) + 1], max))
-    found = {
-        stage: us / 1000
-        for stage, passed in zip(_STAGES, map(sub, moments[1:], moments), strict=False)
-        if (us := int(passed * 1e6 + 0.5))
-    }
+    passed_us = map(round, map(mul, map(sub, moments[1:], moments), _US))
+    found = {stage: us / 1000 for stage, us in zip(_STAGES, passed_us, strict=False) if us}
     if marks.write_wait:
         _take_out_waiting(found, marks.write_wait * 1000)
     return found
