@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,11 +26,14 @@ from relay.metering.shipper import Shipper
 from relay.metering.takeover import take_over
 from relay.state.loader import DatabaseAway, SnapshotLoader
 from relay.state.registry import Registry
+from relay.state.snapshot import Snapshot
 from relay.stations import BEAT_S, Stations
 from relay.upstreams.attempt import Upstreams
+from relay.upstreams.endpoint import Endpoint
 from relay.upstreams.hop import Hops
 from relay.upstreams.pool import Pool
 from relay.upstreams.tls import client_tls
+from relay.upstreams.warmth import Warmth
 
 __all__ = ["RelayConfig", "RelayRuntime"]
 
@@ -57,6 +60,34 @@ class RelayConfig:
     field_keys: Sequence[bytes]
     beat_s: float = BEAT_S
     journal_bytes: float = LIMIT_BYTES
+
+
+class RoutedPlaces:
+    """The endpoints that calls may be sent to: of upstreams that are on, behind a route of a model on offer."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+        self._version = -1
+        self._places: list[Endpoint] = []
+
+    def __call__(self) -> list[Endpoint]:
+        if self._version != self._snapshot.version:
+            self._version = self._snapshot.version
+            self._places = list(self._read())
+        return self._places
+
+    def _read(self) -> Iterator[Endpoint]:
+        routed = {route.upstream_id for model in self._snapshot.models() for route in model.routes}
+        for number in routed:
+            upstream = self._snapshot.upstreams.get(number)
+            if upstream is None or not upstream.enabled:
+                continue
+            try:
+                yield Endpoint.parse(
+                    upstream.base_url, allow_private=upstream.allow_private, proxy=upstream.proxy
+                )
+            except ValueError:  # a call that needs it will say so
+                continue
 
 
 class RelayRuntime:
@@ -89,6 +120,7 @@ class RelayRuntime:
             self.holds = Holds(permits, Rebuild(self.store, permits, _Records(self), lease_s=LEASE_S))
             await asyncio.to_thread(client_tls)  # reads the system's certificates: not in the event loop
             self.pool = Pool()
+            self.warmth = Warmth(self.pool, RoutedPlaces(self.loader.snapshot))
             estimator = Estimator()
             hops = Hops(config.peppers)
             self.stations = Stations(
@@ -108,6 +140,7 @@ class RelayRuntime:
             self.registry.start()
             self.shipper.start()
             self.holds.start()
+            self.warmth.start()
             self._takeover = asyncio.create_task(self._take_over(), name="takeover")
             self.is_started = True
 
@@ -140,6 +173,7 @@ class RelayRuntime:
         await self.shipper.close(CLOSE_S)
         await self.registry.close()
         await self.loader.close()
+        await self.warmth.close()
         await self.pool.close()
         await self.store.close()
         self.journal.close_files()

@@ -77,6 +77,7 @@ class Connection(asyncio.Protocol):
         "_parser",
         "_timer",
         "_transport",
+        "born",
         "exchange",
         "idle_s",
         "idle_since",
@@ -92,6 +93,7 @@ class Connection(asyncio.Protocol):
         self.key = key
         self.loop = loop
         self.idle_s = idle_s
+        self.born = perf_counter()
         self.idle_since = 0.0
         self.exchange: Exchange | None = None
         self.is_closing = False

@@ -41,6 +41,9 @@ __all__ = ["Pool"]
 IDLE_S = 50.0
 # Chosen: what a burst of 500 streams leaves behind is kept for the next one.
 MAX_IDLE = 512
+# A connection that is always in use would keep its address for ever, however often the name has moved. Chosen: five
+# minutes are what providers announce before they take an address out of service.
+MAX_AGE_S = 300.0
 SWEEP_S = 5.0
 # How long `close` waits for the event loop to report the last connection closed. Aborting takes one turn of
 # the loop.
@@ -57,12 +60,14 @@ class Pool:
         resolver: Resolver | None = None,
         idle_s: float = IDLE_S,
         max_idle: int = MAX_IDLE,
+        max_age_s: float = MAX_AGE_S,
     ) -> None:
         self._tls = ssl_context or client_tls()  # now, because it reads files
         self._sessions = Sessions()
         self._resolver = resolver or Resolver()
         self._idle_s = idle_s
         self._max_idle = max_idle
+        self._max_age_s = max_age_s
         self._open: set[Connection] = set()
         self._idle: dict[str, dict[Connection, None]] = {}
         self._dropped: dict[str, int] = {}
@@ -182,10 +187,11 @@ class Pool:
         self._keep(connection)
 
     def _keep(self, connection: Connection) -> None:
-        if self._is_closed or not connection.is_usable:
+        now = perf_counter()
+        if self._is_closed or not connection.is_usable or now - connection.born > self._max_age_s:
             connection.abort()
             return
-        connection.idle_since = perf_counter()
+        connection.idle_since = now
         stack = self._idle.get(connection.key)
         if stack is None:
             stack = self._idle[connection.key] = {}

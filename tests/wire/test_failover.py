@@ -144,7 +144,8 @@ def check(played: Played, name: str, kind_of_failure: str) -> None:
     assert (record.status, record.output_tokens, record.usage_source) == ("ok", 30, "reported")
     assert record.upstream == record.attempts[1]["upstream"] != record.attempts[0]["upstream"]
     assert record.attempts[0]["ms"] - 0.01 <= record.stages["failover"] <= record.attempts[0]["ms"] + 500
-    assert len(requests) == 1
+    # A connection that lay ready may have been closed meanwhile: what was written to it is sent once more.
+    assert len(requests) == 1 or (len(requests) == 2 and name.endswith("closed at once"))
 
 
 @pytest.mark.parametrize("name", BEFORE_CONTENT | STREAMS_ONLY)

@@ -394,3 +394,16 @@ async def test_thousand_calls_one_after_the_other_and_sixty_at_once_leave_only_i
         assert len(server.requests) == 900
         assert pool.open_connections == pool.idle_connections == server.connections
         assert server.connections <= 60
+
+
+async def test_a_connection_always_in_use_is_replaced_in_the_end(read_all):
+    pool = Pool(max_age_s=0.3)
+    async with HttpServer(answering(*[OK] * 100)) as server:
+        head = build_head("POST", endpoint_of(server), "/x", [])
+        async with asyncio.timeout(10):
+            while server.connections < 2:
+                exchange = await pool.open(endpoint_of(server), head, [b"x"], timeouts=LIMITS)
+                assert await read_all(exchange) == b"ok"
+                await asyncio.sleep(0.02)
+        assert server.connections == 2
+        await pool.close()
