@@ -36,6 +36,8 @@ LEASE_S = 90.0
 LEASE_MS = 90_000
 RENEW_S = 20.0
 RETRY_S = 0.5
+# Chosen: the keys in use at a time; a level costs some 600 bytes, and forgetting all of them well below a millisecond.
+MOST_LEVELS = 10_000
 # A call waits this long for lost counters at most, then it is refused. Chosen: above what a rebuild takes.
 REBUILD_S = 3.0
 REFILL = "Ask an administrator of your organization to raise it."
@@ -200,7 +202,7 @@ class Holds:
             ),
             LevelLimits(f"k{key.id}", None, key.budget_nano, key.rpm, key.concurrency),
         )
-        if len(self._levels) > 100_000:
+        if len(self._levels) > MOST_LEVELS:
             self._levels.clear()
         self._levels[key.id] = (key, organization, levels)
         return levels
