@@ -193,9 +193,20 @@ class Auditor:
         self._database: str = found["database_url"]
         self._store: str = found["redis_url"]
 
+    def _connect(self, within_s: float = 30.0) -> psycopg.Connection:
+        """A connection, once a server that was killed a moment ago has come back."""
+        deadline = time.monotonic() + within_s
+        while True:
+            try:
+                return psycopg.connect(self._database, options="-c role=relay_app")
+            except psycopg.OperationalError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
     def records(self) -> list[tuple[str, str, int]]:
         """Id, status and amount of every call."""
-        with psycopg.connect(self._database, options="-c role=relay_app") as connection:
+        with self._connect() as connection:
             connection.execute("SELECT set_config('app.site', 'audit', true)")
             return connection.execute(
                 "SELECT u.id::text, u.status, u.amount_nano FROM billing_usagerecord u"
@@ -204,7 +215,7 @@ class Auditor:
 
     def balance_nano(self) -> int:
         """The sum of the wallet's entries."""
-        with psycopg.connect(self._database, options="-c role=relay_app") as connection:
+        with self._connect() as connection:
             connection.execute("SELECT set_config('app.site', 'audit', true)")
             row = connection.execute(
                 "SELECT sum(e.amount_nano)::bigint FROM billing_ledgerentry e JOIN accounts_organization o"
@@ -214,7 +225,7 @@ class Auditor:
 
     def uses(self) -> list[tuple[int, int, int]]:
         """Spent, held and open of the organization and of its key."""
-        with psycopg.connect(self._database, options="-c role=relay_app") as connection:
+        with self._connect() as connection:
             connection.execute("SELECT set_config('app.site', 'audit', true)")
             row = connection.execute(
                 "SELECT k.organization_id, k.id FROM accounts_key k JOIN accounts_organization o"

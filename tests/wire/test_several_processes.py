@@ -50,7 +50,9 @@ def test_of_two_hundred_calls_never_more_than_ten_pass_though_a_process_is_kille
     with gate() as upstream:
         tenant = siblings.worlds[0].tenant(upstream.url, price=OUTPUT_ONLY, key={"budget_nano": PASS * HOLD})
         killed, living = siblings.known_to_all(tenant)
-        calls = rush([killed, living], CALLS // 2)
+        calls = rush([killed], PASS // 2)
+        eventually(lambda: upstream.waiting == PASS // 2)
+        calls.send([living, killed], CALLS // 2 - PASS // 2)
         calls.take(PASS, within_s=60)
         eventually(lambda: upstream.waiting == PASS)
         killed.world.relay.kill()

@@ -83,6 +83,7 @@ ATTEMPT_RESULTS: dict[str, Promise] = {
     ErrorKind.UPSTREAM_CUT: _("Broke off"),
     ErrorKind.UPSTREAM_EMPTY: _("An empty answer"),
     ErrorKind.UPSTREAM_GARBAGE: _("An unreadable answer"),
+    ErrorKind.UPSTREAM_LOOP: _("Leads back to this relay"),
     "client_gone": _("Given up, the call had ended"),
 }
 _BEGAN = _("Began to answer")
