@@ -11,14 +11,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 __all__ = [
+    "NOWHERE",
     "DuplicateMember",
     "Edit",
     "Member",
     "delete_edit",
     "find_member",
     "insert_first_edit",
+    "span_of",
     "splice",
-    "stands_once",
 ]
 
 Buffer = bytes | bytearray | memoryview
@@ -26,6 +27,9 @@ Edit = tuple[int, int, bytes]
 """Replace the bytes from start to end by the third."""
 Member = tuple[int, int, int]
 """Where the key's quote, the value's first byte and the byte behind the value stand."""
+
+Span = tuple[int, int]
+NOWHERE: Span = (0, 0)
 
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
 _SPACE = re.compile(rb"[ \t\r\n]*+")
@@ -73,29 +77,49 @@ def _spellings(name: str) -> re.Pattern[bytes]:
     return re.compile(f'"{"".join(letters)}"'.encode())
 
 
-def _candidates(body: bytes | bytearray, name: str) -> Iterator[tuple[int, int]]:
+def _candidates(body: bytes | bytearray, name: str, but: Span) -> Iterator[tuple[int, int]]:
     """Where the name stands in quotes, from quote to quote."""
-    if b"\\u00" in body:
-        # A parser reads "\\u006dodel" as "model": whoever looks at the plain spelling only can be told another name.
-        for match in _spellings(name).finditer(body):
-            yield match.span()
-        return
     needle = f'"{name}"'.encode()
-    at = body.find(needle)
-    while at >= 0:
-        yield at, at + len(needle)
-        at = body.find(needle, at + len(needle))
+    for low, high in ((0, but[0]), (but[1], len(body))):
+        if body.find(b"\\u00", low, high) >= 0:
+            # A parser reads "\\u006dodel" as "model": who looks for the plain spelling only is told another name.
+            for match in _spellings(name).finditer(body, low, high):
+                yield match.span()
+            continue
+        at = body.find(needle, low, high)
+        while at >= 0:
+            yield at, at + len(needle)
+            at = body.find(needle, at + len(needle), high)
 
 
-def find_member(body: bytes | bytearray, name: str) -> Member | None:
+def span_of(body: bytes | bytearray, name: str, value: Buffer) -> Span:
+    """Where the value of a large member stands, so that nobody looks for others inside it; NOWHERE if that is not told
+    at a glance. `value` is what a parser read: an array or object.
+
+    Whatever is found is safe to leave out, also where it is not that member: the same text stands inside of another
+    value then, or its quotes would be read the other way round and no name could stand in it (a bare word is no JSON).
+
+    >>> span_of(b'{"model":"m","messages":[1]}', "messages", b"[1]")
+    (24, 27)
+    """
+    at = body.find(f'"{name}"'.encode())
+    if at < 0:
+        return NOWHERE
+    start = body.find(memoryview(value)[:1], at)
+    return (start, start + len(value)) if start > 0 and body.startswith(value, start) else NOWHERE
+
+
+def find_member(body: bytes | bytearray, name: str, but: Span = NOWHERE) -> Member | None:
     """The top-level member `name` (ASCII), or None. Raises DuplicateMember if it stands twice, also with escapes.
+
+    It is not looked for in `but` (see `span_of`), which saves most of the time where that is most of the body.
 
     >>> find_member(b'{"a": {"model": 1}, "model": "x"}', "model")
     (20, 29, 32)
     """
     found: Member | None = None
     known_at = depth = 0
-    for at, end in _candidates(body, name):
+    for at, end in _candidates(body, name, but):
         colon = _SPACE.match(body, end)
         if colon is None or body[colon.end() : colon.end() + 1] != b":" or body[at - 1 : at] == b"\\":
             continue
@@ -108,14 +132,6 @@ def find_member(body: bytes | bytearray, name: str) -> Member | None:
                 raise DuplicateMember(name)
             found = (at, start, _value_end(body, start))
     return found
-
-
-def stands_once(body: bytes | bytearray, name: str) -> bool:
-    """Whether `name` in quotes stands at most once in the whole body: then no member of that name stands twice.
-
-    False says nothing: look with `find_member`.
-    """
-    return b"\\u00" not in body and body.count(f'"{name}"'.encode()) <= 1
 
 
 def insert_first_edit(body: bytes | bytearray, member: bytes) -> Edit:

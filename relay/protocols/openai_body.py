@@ -13,10 +13,12 @@ import orjson
 
 from relay.errors import ErrorKind, Refusal
 from relay.protocols.json_splice import (
+    NOWHERE,
     Buffer,
     DuplicateMember,
     Edit,
     Member,
+    Span,
     delete_edit,
     find_member,
     insert_first_edit,
@@ -30,7 +32,6 @@ __all__ = [
     "drop_edit",
     "in_bounds",
     "model_edits",
-    "refuse_duplicate",
     "refuse_twice",
     "usage_edit",
 ]
@@ -86,22 +87,21 @@ def in_bounds(name: str, value: int, low: int, high: int) -> int:
     return value
 
 
-def refuse_twice(body: Buffer, names: Iterable[str]) -> None:
-    """Refuse a body in which one of these fields stands twice: readers differ on which of the two counts."""
+def refuse_twice(body: Buffer, names: Iterable[str], but: Span = NOWHERE) -> None:
+    """Refuse a body in which one of these fields stands twice: readers differ on which of the two counts.
+
+    `but`: see `json_splice.span_of`.
+    """
     whole = bytes(body) if isinstance(body, memoryview) else body
-    has_escapes = b"\\u00" in whole
+    rest = whole[: but[0]] + whole[but[1] :] if but[1] else whole
+    has_escapes = b"\\u00" in rest
     for name in names:
-        refuse_duplicate(whole, name, has_escapes=has_escapes)
-
-
-def refuse_duplicate(body: bytes | bytearray, name: str, *, has_escapes: bool) -> None:
-    """`refuse_twice` for one field. `has_escapes`: the body may spell names with escapes (`\\u00`)."""
-    if not has_escapes and body.count(_in_quotes(name)) <= 1:
-        return  # not even twice anywhere
-    try:
-        find_member(body, name)
-    except DuplicateMember as exc:
-        raise _stands_twice(name) from exc
+        if not has_escapes and rest.count(_in_quotes(name)) <= 1:
+            continue  # not even twice anywhere
+        try:
+            find_member(whole, name, but)
+        except DuplicateMember as exc:
+            raise _stands_twice(name) from exc
 
 
 @lru_cache(maxsize=64)
@@ -109,7 +109,7 @@ def _in_quotes(name: str) -> bytes:
     return f'"{name}"'.encode()
 
 
-def model_edits(body: bytes | bytearray, model: str, upstream_model: str) -> list[Edit]:
+def model_edits(body: bytes | bytearray, model: str, upstream_model: str, but: Span = NOWHERE) -> list[Edit]:
     """Put the upstream's name of the model in place of the client's.
 
     >>> model_edits(b'{"model":"m"}', "m", "up"), model_edits(b'{"model":"m"}', "m", "m")
@@ -117,11 +117,11 @@ def model_edits(body: bytes | bytearray, model: str, upstream_model: str) -> lis
     """
     if upstream_model == model:
         return []
-    _, start, end = _member(body, "model")
+    _, start, end = _member(body, "model", but)
     return [(start, end, orjson.dumps(upstream_model))]
 
 
-def usage_edit(body: bytes | bytearray, *, has_options: bool) -> Edit:
+def usage_edit(body: bytes | bytearray, *, has_options: bool, but: Span = NOWHERE) -> Edit:
     """Ask for the usage of a stream, beside the options that the client has given.
 
     >>> usage_edit(b'{"model":"m"}', has_options=False)
@@ -129,24 +129,24 @@ def usage_edit(body: bytes | bytearray, *, has_options: bool) -> Edit:
     """
     if not has_options:
         return insert_first_edit(body, b'"stream_options":{"include_usage":true}')
-    _, start, end = _member(body, "stream_options")
+    _, start, end = _member(body, "stream_options", but)
     options = orjson.loads(bytes(body[start:end])) or {}
     return start, end, orjson.dumps({**options, "include_usage": True})
 
 
-def drop_edit(body: bytes | bytearray, name: str) -> Edit:
+def drop_edit(body: bytes | bytearray, name: str, but: Span = NOWHERE) -> Edit:
     """Take a member of ours out.
 
     >>> drop_edit(b'{"task_id":"t","model":"m"}', "task_id")
     (1, 15, b'')
     """
-    return delete_edit(body, _member(body, name))
+    return delete_edit(body, _member(body, name, but))
 
 
-def _member(body: bytes | bytearray, name: str) -> Member:
+def _member(body: bytes | bytearray, name: str, but: Span) -> Member:
     """A member that the decoder has seen. Raises Refusal if it stands twice."""
     try:
-        member = find_member(body, name)
+        member = find_member(body, name, but)
     except DuplicateMember as exc:
         raise _stands_twice(name) from exc
     assert member is not None

@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from relay.errors import ErrorKind, Refusal
 from relay.protocols.dialect import Request
-from relay.protocols.json_splice import Buffer, Edit, splice
+from relay.protocols.json_splice import NOWHERE, Buffer, Edit, Span, span_of, splice
 from relay.protocols.openai_body import (
     MAX_CHOICES,
     MAX_TOKENS,
@@ -20,11 +20,14 @@ from relay.protocols.openai_body import (
     drop_edit,
     in_bounds,
     model_edits,
-    refuse_duplicate,
+    refuse_twice,
     usage_edit,
 )
 
 __all__ = ["ChatRequest", "parse_request", "upstream_body"]
+
+# Below this it costs less to look at all of a body than to find out what may be left out.
+SMALL_BYTES = 1_024
 
 
 class _Body(msgspec.Struct):
@@ -44,7 +47,9 @@ _decoder = msgspec.json.Decoder(_Body)
 
 
 class ChatRequest(msgspec.Struct, frozen=True):
-    """The routing fields of one request. `output_ceiling`: the client's own limit on output, all choices together."""
+    """The routing fields of one request. `output_ceiling`: the client's own limit on output, all choices together;
+    `messages_at`: where in the body nobody needs to look for other fields.
+    """
 
     model: str
     stream: bool
@@ -58,6 +63,7 @@ class ChatRequest(msgspec.Struct, frozen=True):
     has_task_id: bool
     inputs: int = 1
     echo_bytes: int = 0
+    messages_at: Span = NOWHERE
 
 
 def parse_request(body: Buffer) -> ChatRequest:
@@ -67,7 +73,11 @@ def parse_request(body: Buffer) -> ChatRequest:
         raise Refusal(ErrorKind.BAD_FIELD, "'messages' must be an array of messages.", param="messages")
     if not parsed.model:
         raise Refusal(ErrorKind.BAD_FIELD, "'model' must name a model.", param="model")
-    _refuse_twice(body, parsed)
+    whole = bytes(body) if isinstance(body, memoryview) else body
+    messages_at = (
+        span_of(whole, "messages", memoryview(parsed.messages)) if len(whole) > SMALL_BYTES else NOWHERE
+    )
+    refuse_twice(whole, _held_for(parsed), messages_at)
     choices = 1 if parsed.n is None else in_bounds("n", parsed.n, 1, MAX_CHOICES)
     # Both may be sent, and an upstream may obey either: the larger one is what the call can cost.
     limit = 0
@@ -87,29 +97,30 @@ def parse_request(body: Buffer) -> ChatRequest:
         task_id=(task_id or "")[:200],
         has_stream_options=options is not UNSET,
         has_task_id=task_id is not UNSET,
+        messages_at=messages_at,
     )
 
 
-def _refuse_twice(body: Buffer, parsed: _Body) -> None:
-    """Refuse a body in which a field that the hold depends on stands twice: readers differ on which one counts."""
-    whole = bytes(body) if isinstance(body, memoryview) else body
-    has_escapes = b"\\u00" in whole
-    refuse_duplicate(whole, "model", has_escapes=has_escapes)
+def _held_for(parsed: _Body) -> list[str]:
+    """The fields given that the hold depends on."""
+    given = ["model"]
     if parsed.stream is not None:
-        refuse_duplicate(whole, "stream", has_escapes=has_escapes)
+        given.append("stream")
     if parsed.max_completion_tokens is not None:
-        refuse_duplicate(whole, "max_completion_tokens", has_escapes=has_escapes)
+        given.append("max_completion_tokens")
     if parsed.max_tokens is not None:
-        refuse_duplicate(whole, "max_tokens", has_escapes=has_escapes)
+        given.append("max_tokens")
     if parsed.n is not None:
-        refuse_duplicate(whole, "n", has_escapes=has_escapes)
+        given.append("n")
+    return given
 
 
 def upstream_body(body: bytes | bytearray, request: Request, *, upstream_model: str) -> Sequence[Buffer]:
     """The pieces to send upstream; they share the body's memory. Raises Refusal if a routing field stands twice."""
-    edits: list[Edit] = model_edits(body, request.model, upstream_model)
+    but = request.messages_at if isinstance(request, ChatRequest) else NOWHERE
+    edits: list[Edit] = model_edits(body, request.model, upstream_model, but)
     if request.stream and not request.asks_usage:
-        edits.append(usage_edit(body, has_options=request.has_stream_options))
+        edits.append(usage_edit(body, has_options=request.has_stream_options, but=but))
     if request.has_task_id:
-        edits.append(drop_edit(body, "task_id"))
+        edits.append(drop_edit(body, "task_id", but))
     return splice(body, edits)

@@ -3,17 +3,19 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from relay.protocols.json_splice import (
+    NOWHERE,
     DuplicateMember,
     delete_edit,
     find_member,
     insert_first_edit,
+    span_of,
     splice,
-    stands_once,
 )
 
 
@@ -239,14 +241,58 @@ def test_an_inserted_member_stands_first(document: tuple[list[tuple[str, Any]], 
     assert [key for key, _ in edited] == ["new", *(key for key, _ in members)]
 
 
+BULK = b'[{"role":"user","content":"say \\"model\\": 1"},{"model":2,"mod\\u0065l":3}]'
+
+
 @pytest.mark.parametrize(
-    ("body", "once"),
+    ("head", "tail", "stands"),
     [
-        (b'{"model":"a"}', True),
-        (b"{}", True),
-        (b'{"model":"a","x":{"model":1}}', False),
-        (b'{"model":"a","mod\\u0065l":"b"}', False),
+        (b'{"model":"a","messages":', b"}", 1),
+        (b'{"messages":', b',"model":"a"}', 1),
+        (b'{"model":"a","messages":', b',"model":"b"}', 2),
+        (b'{"model":"a","messages":', b',"mod\\u0065l":"b"}', 2),
+        (b'{"x":{"model":1},"messages":', b',"model":"a"}', 1),
+        (b'{"messages":', b',"messages":[],"model":"a"}', 1),
+        (b'{"x":{"messages":' + BULK + b'},"messages":', b',"model":"a","model":"b"}', 2),
+        (b'{"x":"\\"messages\\":[","model":"a","messages":', b',"model":"b"}', 2),
     ],
 )
-def test_a_name_that_stands_once_cannot_be_a_member_twice(body: bytes, once: bool) -> None:
-    assert stands_once(body, "model") is once
+def test_what_is_left_out_hides_no_member(head: bytes, tail: bytes, stands: int) -> None:
+    body = head + BULK + tail
+    value = memoryview(msgspec.json.decode(body, type=dict[str, msgspec.Raw])["messages"])
+    span = span_of(body, "messages", value)
+    if stands > 1:
+        with pytest.raises(DuplicateMember):
+            find_member(body, "model", span)
+    else:
+        assert find_member(body, "model", span) == find_member(body, "model")
+
+
+def test_the_bulk_of_a_usual_body_is_found() -> None:
+    body = b'{"model":"a","messages":' + BULK + b"}"
+    start, end = span_of(body, "messages", BULK)
+    assert body[start:end] == BULK
+    assert span_of(body, "input", BULK) == NOWHERE
+
+
+@given(documents(), st.sampled_from(["model", "x", "messages"]))
+def test_leaving_out_any_value_changes_no_answer(
+    document: tuple[list[tuple[str, Any]], bytes], name: str
+) -> None:
+    _, body = document
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return  # not what the decoder lets through
+    for key, raw in msgspec.json.decode(body, type=dict[str, msgspec.Raw]).items():
+        if bytes(memoryview(raw)[:1]) not in (b"[", b"{") or key == name or not key.isascii():
+            continue
+        span = span_of(body, key, memoryview(raw))
+        assert answer_of(body, name, span) == answer_of(body, name)
+
+
+def answer_of(body: bytes, name: str, span: tuple[int, int] = NOWHERE) -> object:
+    try:
+        return find_member(body, name, span)
+    except DuplicateMember:
+        return "twice"
