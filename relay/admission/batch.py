@@ -8,6 +8,8 @@ and snapshot.
 import asyncio
 from collections.abc import Callable, Sequence
 
+from msgspec import Struct
+
 from relay.admission.limits import GRANTED, LevelLimits, LimitKind, Refused
 from relay.admission.scripts import hold_keys, window_key
 from relay.admission.wire import StoreError, StoreUnavailable
@@ -45,7 +47,7 @@ class HoldMissing(StoreError):
         self.call_id = call_id
 
 
-class Operation:
+class Operation(Struct, eq=False):
     """One thing to do with one call's hold: a letter of lua/book.lua, its arguments, and the rows after them.
 
     `future` hears True (done), False (nothing to do), Granted or Refused, or the error; where nobody waits,
@@ -53,24 +55,13 @@ class Operation:
     have seen it.
     """
 
-    __slots__ = ("arguments", "call_id", "future", "heard", "is_sent", "letter", "levels")
-
-    def __init__(  # noqa: PLR0917 - made for every call, and keywords cost
-        self,
-        letter: str,
-        call_id: str,
-        arguments: tuple[int, ...],
-        levels: Sequence[LevelLimits] | None,
-        future: asyncio.Future[object] | None,
-        heard: Heard | None = None,
-    ) -> None:
-        self.letter = letter
-        self.call_id = call_id
-        self.arguments = arguments
-        self.levels = levels
-        self.future = future
-        self.heard = heard
-        self.is_sent = False
+    letter: str
+    call_id: str
+    arguments: tuple[int, ...]
+    levels: Sequence[LevelLimits] | None
+    future: asyncio.Future[object] | None
+    heard: Heard | None = None
+    is_sent: bool = False
 
     @property
     def is_moot(self) -> bool:

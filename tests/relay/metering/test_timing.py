@@ -55,7 +55,10 @@ def test_the_first_marks_are_counted_from_acceptance() -> None:
 
 def test_the_header_names_what_is_known_by_then() -> None:
     marks = walked(0.001, 0.002, 0.003, 0.004)
-    assert server_timing(stages(marks)) == b"auth;dur=1.00, receive;dur=2.00, route;dur=3.00, permit;dur=4.00"
+    assert (
+        server_timing(stages(marks))
+        == b"auth;dur=1.000, receive;dur=2.000, route;dur=3.000, permit;dur=4.000"
+    )
 
 
 DURATIONS = st.floats(0, 100) | st.just(0.0)

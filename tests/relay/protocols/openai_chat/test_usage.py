@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billing.pricing import Rates, TokenCounts, amount_nano
+from relay.protocols.openai_chat import usage
 from relay.protocols.openai_chat.usage import is_usable, read_usage, reported_usage, usage_of_answer
 from relay.protocols.usage import Usage
 
@@ -254,3 +255,37 @@ def test_counts_that_are_none_count_as_no_usage(prompt: object, completion: obje
 )
 def test_what_a_plain_answer_reports(answer: dict[str, object], usage: Usage | None) -> None:
     assert reported_usage(answer) == usage
+
+
+COUNTS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 12)
+    | st.floats(allow_nan=True)
+    | st.text(max_size=2)
+    | st.just(2 * 10**9)
+)
+DETAILS = st.none() | st.just([]) | st.dictionaries(
+    st.sampled_from(["cached_tokens", "cache_write_tokens", "cache_type", "reasoning_tokens", "audio_tokens"]), COUNTS
+)  # fmt: skip
+FIELDS = {
+    "prompt_tokens": COUNTS, "completion_tokens": COUNTS, "total_tokens": COUNTS, "cached_tokens": COUNTS,
+    "prompt_cache_hit_tokens": COUNTS, "prompt_tokens_details": DETAILS, "completion_tokens_details": DETAILS,
+}  # fmt: skip
+
+
+@given(st.fixed_dictionaries({}, optional=FIELDS))
+def test_the_quick_way_reads_what_the_thorough_one_reads(raw: dict[str, Any]) -> None:
+    assert read_usage(raw) == usage._read_any(raw)
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
+def test_the_usual_spelling_is_read_the_quick_way(
+    prompt: int, cached: int, output: int, reasoning: int
+) -> None:
+    raw = {
+        "prompt_tokens": prompt + cached, "completion_tokens": output + reasoning,
+        "total_tokens": prompt + cached + output + reasoning,
+        "prompt_tokens_details": {"cached_tokens": cached}, "completion_tokens_details": {"reasoning_tokens": reasoning},
+    }  # fmt: skip
+    assert usage._read_openai(raw) == usage._read_any(raw)
