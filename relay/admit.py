@@ -4,6 +4,7 @@ from time import perf_counter
 
 from billing.pricing import Rates, hold_nano
 from relay.admission.authenticate import allow_model
+from relay.admission.holds import no_journal
 from relay.call import Call
 from relay.errors import ErrorKind, Refusal, UpstreamFailure
 from relay.metering.estimate import Estimator
@@ -58,10 +59,11 @@ def find_candidates(walk: Walk, request: Request) -> tuple[ModelState, list[Cand
 
 
 async def take_hold(walk: Walk, request: Request, model: ModelState) -> None:
-    """Write the open line, then hold what the call may cost at most. Raises Refusal.
+    """Have the open line written, then hold what the call may cost at most. Raises Refusal.
 
-    In this order: a process killed between the two leaves a line without a hold, whose books are closed all the same.
-    A hold without a line would stay until its lease has run out.
+    In this order, at the end of this turn of the event loop, for all calls of it: a process killed between the two
+    leaves a line without a hold, whose books are closed all the same. A hold without a line would stay until its lease
+    has run out.
     """
     assert walk.caller is not None and model.rates is not None
     call, rates = walk.call, model.rates
@@ -71,10 +73,9 @@ async def take_hold(walk: Walk, request: Request, model: ModelState) -> None:
     call.output_held = model.hold_output_tokens * request.choices if ceiling is None else ceiling
     call.hold_nano = hold_nano(rates, input_tokens, call.output_held)
     try:
-        walk.stations.journal.open(_open_line(call, rates, walk.stations.estimator))
-    except (JournalFull, OSError) as exc:
-        message = "The relay cannot write its journal, so the call was refused."
-        raise Refusal(ErrorKind.JOURNAL_FULL, message, retry_after_s=5) from exc
+        walk.stations.journal.open_soon(_open_line(call, rates, walk.stations.estimator))
+    except JournalFull as exc:
+        raise no_journal() from exc
     await walk.stations.holds.take(walk.caller, call.id, call.hold_nano)
     call.has_hold = True
     walk.marks.permitted = perf_counter()

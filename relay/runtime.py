@@ -116,7 +116,7 @@ class RelayRuntime:
             self.loader = SnapshotLoader(config.app, field_keys=config.field_keys)
             self.store = Store(config.limits_url, scripts=PERMIT_SCRIPTS, timeout_s=STORE_S)
             self.registry = Registry(config.app, store_name(config.limits_url))
-            permits = Permits(self.store)
+            permits = Permits(self.store, before_send=self.journal.flush)
             self.holds = Holds(permits, Rebuild(self.store, permits, _Records(self), lease_s=LEASE_S))
             await asyncio.to_thread(client_tls)  # reads the system's certificates: not in the event loop
             self.pool = Pool()

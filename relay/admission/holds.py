@@ -17,6 +17,7 @@ from relay.admission.permit import (
     HoldMissing,
     LevelLimits,
     LimitKind,
+    NotReady,
     OpenHold,
     Permits,
     Refused,
@@ -28,7 +29,7 @@ from relay.errors import ErrorKind, Refusal
 from relay.state.loader import DatabaseAway
 from relay.state.snapshot import KeyState, OrganizationState
 
-__all__ = ["Holds", "money"]
+__all__ = ["Holds", "money", "no_journal"]
 
 log = logging.getLogger(__name__)
 
@@ -93,6 +94,8 @@ class Holds:
         organization_id, levels = caller.organization.id, self._levels_of(caller)
         try:
             answer = await self._permits.take(organization_id, call_id, hold_nano, LEASE_MS, levels)
+        except NotReady as exc:
+            raise no_journal() from exc
         except CountersUnknown:
             await self._rebuild_or_refuse(organization_id)
             try:
@@ -206,6 +209,12 @@ class Holds:
             self._levels.clear()
         self._levels[key.id] = (key, organization, levels)
         return levels
+
+
+def no_journal() -> Refusal:
+    """Without its line in the journal a call would not be found after a kill."""
+    message = "The relay cannot write its journal, so the call was refused."
+    return Refusal(ErrorKind.JOURNAL_FULL, message, retry_after_s=5)
 
 
 def _away() -> Refusal:

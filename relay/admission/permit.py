@@ -25,6 +25,7 @@ their order.
 
     StoreError
     ├── StoreUnavailable   away, slow, refusing: 503
+    ├── NotReady           what must happen before a hold is taken failed (`before_send`): nothing was sent
     ├── CountersUnknown    the store was never told, or forgot, what the organization spent: rebuild, 503
     └── HoldMissing        extend: this call has no hold (settled, or lost with the store)
 
@@ -70,6 +71,7 @@ __all__ = [
     "HoldMissing",
     "LevelLimits",
     "LimitKind",
+    "NotReady",
     "OpenHold",
     "PermitRequest",
     "Permits",
@@ -80,14 +82,26 @@ __all__ = [
 ]
 
 
+class NotReady(StoreError):
+    """Nothing was sent to the store: what had to happen before has failed."""
+
+
 class Permits:
     """Holds and limits over one store connection, best made with `scripts=PERMIT_SCRIPTS`.
 
-    `clock_ms` replaces the store's clock, for tests.
+    `before_send` is called before the operations of a turn go out; if it raises OSError, those that would take a hold
+    fail. `clock_ms` replaces the store's clock, for tests.
     """
 
-    def __init__(self, store: Store, *, clock_ms: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        *,
+        before_send: Callable[[], None] | None = None,
+        clock_ms: Callable[[], int] | None = None,
+    ) -> None:
         self._store = store
+        self._before_send = before_send
         self._clock_ms = clock_ms
         self._turn: dict[int, list[Operation]] = {}  # organization id -> operations of this turn
 
@@ -252,6 +266,11 @@ class Permits:
     def _compose(self) -> None:
         """Called by the store at the end of the turn: one script call per organization."""
         turn, self._turn = self._turn, {}
+        if self._before_send is not None:
+            try:
+                self._before_send()
+            except OSError as exc:
+                turn = _without_permits(turn, str(exc))
         now_ms = None if self._clock_ms is None else self._clock_ms()
         for organization_id, operations in turn.items():
             wanted = [operation for operation in operations if not operation.is_moot]
@@ -259,6 +278,18 @@ class Permits:
                 batch = Batch(organization_id, wanted[first : first + MOST_OPERATIONS])
                 keys, arguments = batch.compose(now_ms)
                 self._store.send_script(BOOK, keys, arguments, batch)
+
+
+def _without_permits(turn: dict[int, list[Operation]], reason: str) -> dict[int, list[Operation]]:
+    """Fail those that would take a hold; the others go out."""
+    left: dict[int, list[Operation]] = {}
+    for organization_id, operations in turn.items():
+        for operation in operations:
+            if operation.letter == "p":
+                operation.hear(NotReady(reason))
+            else:
+                left.setdefault(organization_id, []).append(operation)
+    return left
 
 
 def _milliseconds(lease_s: float) -> int:

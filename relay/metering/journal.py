@@ -3,8 +3,8 @@
     o {"id":…,"hold_nano":…}     right before the hold is taken
     c {"id":…,"amount_nano":…}   before the last bytes of the answer are handed to the server
 
-Each line is one `write()`, which outlives the process; `sync` flushes a group of them to the disk (a loss of power may
-cost what lies between two groups). Lines go to segments `<process>.<n>.journal`; a segment is deleted when every close
+A close is one `write()`, which outlives the process, and so are the opens of one turn of the event loop together; `sync`
+flushes a group of them to the disk (a loss of power may cost what lies between two groups). Lines go to segments `<process>.<n>.journal`; a segment is deleted when every close
 in it is in the database and every open in it has its close. `<process>.lock` is held while the process lives: whoever
 gets the lock of a dead one takes its segments over (`relay.metering.takeover`).
 """
@@ -89,6 +89,7 @@ class Journal:
         self._number = 0
         self._segments: list[_Segment] = []
         self._open_in: dict[str, _Segment] = {}
+        self._pending: dict[str, OpenLine] = {}
         self._queue: deque[tuple[bytes, _Segment]] = deque()
         self.queued_bytes = 0
         self.dirty = False
@@ -115,6 +116,25 @@ class Journal:
         segment.opens += 1
         self._open_in[line.id] = segment
 
+    def open_soon(self, line: OpenLine) -> None:
+        """As `open`, with the next `flush`. Raises JournalFull."""
+        if self.queued_bytes >= self._limit:
+            raise JournalFull
+        self._pending[line.id] = line
+
+    def flush(self) -> None:
+        """Write the lines of `open_soon`, all at once. Raises OSError: then none is written, and their calls must be
+        refused.
+        """
+        if not self._pending:
+            return
+        pending, self._pending = self._pending, {}
+        encode = self._encoder.encode
+        segment = self._write(b"".join([b"o %b\n" % encode(line) for line in pending.values()]))
+        segment.opens += len(pending)
+        for call_id in pending:
+            self._open_in[call_id] = segment
+
     def close(self, record: CallRecord) -> None:
         """Write the close line and queue the record. A disk that fails is logged; the record is queued all the same."""
         data = encode_record(record)
@@ -127,6 +147,8 @@ class Journal:
         opened = self._open_in.pop(record.id, None)
         if opened is not None:
             opened.opens -= 1
+        elif self._pending:
+            self._pending.pop(record.id, None)  # over before it began: a close needs no open
         self._queue.append((data, segment))
         self.queued_bytes += len(data)
 

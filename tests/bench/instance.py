@@ -28,6 +28,10 @@ STOP_LIMIT_S = 60
 # Records reach the database within a second; a full second without a new one means that no more will come.
 SETTLE_S = 1.0
 SETTLE_LIMIT_S = 60
+# Quiet is when all processes together use less than this share of a CPU for so long.
+QUIET_SHARE = 0.1
+QUIET_S = 1.5
+QUIET_LIMIT_S = 45
 # What would make the instance something else than a fresh one with its own servers.
 _NOT_INHERITED = (
     "DATABASE_URL",
@@ -134,6 +138,27 @@ class Instance:
         if len(self.relay_pids) != 1:
             raise InstanceError(f"one relay process was asked for, there are {len(self.relay_pids)}")
         self.pin()
+        self.wait_quiet()
+
+    def wait_quiet(self) -> None:
+        """Until what starts after `ready:` (worker, beat) has loaded its code: it would share the load's CPU."""
+        limit = time.monotonic() + QUIET_LIMIT_S
+        used = self._cpu_s()
+        while time.monotonic() < limit:
+            time.sleep(QUIET_S)
+            before, used = used, self._cpu_s()
+            if used - before < QUIET_SHARE * QUIET_S:
+                return
+        self._tell("the instance is still busy with itself: measured all the same")
+
+    def _cpu_s(self) -> float:
+        """Processor time that all processes of the instance have used."""
+        ticks = 0
+        for pid in self.processes():
+            with contextlib.suppress(OSError):
+                fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+                ticks += int(fields[11]) + int(fields[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def processes(self) -> list[int]:
         """Everything that belongs to the instance, also what has left the supervisor."""

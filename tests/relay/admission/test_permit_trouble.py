@@ -11,6 +11,7 @@ from relay.admission.permit import (
     CountersUnknown,
     LevelLimits,
     LimitKind,
+    NotReady,
     OpenHold,
     PermitRequest,
     Permits,
@@ -170,3 +171,22 @@ async def test_a_killed_store_refuses_and_its_successor_is_found(own_server: Val
     assert await permits.permit(ask(1, "c2", 10)) == GRANTED
     assert (await permits.read_use(1, ["o"]))["o"] == Use(5, 20, 2)
     await store.close()
+
+
+async def test_what_cannot_be_done_before_a_hold_leaves_no_hold(store: Store, acme: int) -> None:
+    is_broken = False
+
+    def before_send() -> None:
+        if is_broken:
+            raise OSError("no room")
+
+    permits = Permits(store, before_send=before_send)
+    assert await permits.permit(ask(acme, "c1", 40)) == GRANTED
+    is_broken = True
+    settled = asyncio.ensure_future(permits.settle(acme, "c1", 7))
+    with pytest.raises(NotReady, match="no room"):
+        await permits.permit(ask(acme, "c2", 40))
+    assert await settled
+    assert await permits.read_use(acme, ["o"]) == {"o": Use(7, 0, 0)}
+    is_broken = False
+    assert await permits.permit(ask(acme, "c2", 40)) == GRANTED

@@ -180,6 +180,38 @@ def test_a_disk_without_room_refuses_calls_and_loses_no_record(journal: Journal,
     assert [found.id for found in closes] == [line.id]
 
 
+def test_opens_of_one_turn_are_one_write(journal: Journal) -> None:
+    lines = [open_line() for _ in range(3)]
+    for line in lines:
+        journal.open_soon(line)
+    assert (read_all(journal), journal.open_calls) == (([], []), 0)
+    journal.flush()
+    journal.flush()
+    assert (read_all(journal), journal.open_calls) == ((lines, []), 3)
+    journal.close(record(lines[1].id))
+    assert journal.open_calls == 2
+
+
+def test_a_call_that_is_over_before_its_open_was_written_needs_none(journal: Journal) -> None:
+    gone, other = open_line(), open_line()
+    journal.open_soon(gone)
+    journal.open_soon(other)
+    journal.close(closed := record(gone.id))
+    journal.flush()
+    assert read_all(journal) == ([other], [closed])
+    assert journal.open_calls == 1
+
+
+def test_opens_that_cannot_be_written_are_none(journal: Journal) -> None:
+    journal.open(before := open_line())
+    journal.open_soon(open_line())
+    (path,) = segments(journal)
+    with no_room_beyond(path, 0), pytest.raises(OSError, match=r"."):
+        journal.flush()
+    journal.flush()
+    assert (read_all(journal)[0], journal.open_calls) == ([before], 1)
+
+
 def test_files_go_at_the_end_if_nothing_is_left_in_them(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.close(record())
