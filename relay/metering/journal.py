@@ -3,10 +3,11 @@
     o {"id":…,"hold_nano":…}     right before the hold is taken
     c {"id":…,"amount_nano":…}   before the last bytes of the answer are handed to the server
 
-A close is one `write()`, which outlives the process, and so are the opens of one turn of the event loop together; `sync`
-flushes a group of them to the disk (a loss of power may cost what lies between two groups). Lines go to segments `<process>.<n>.journal`; a segment is deleted when every close
-in it is in the database and every open in it has its close. `<process>.lock` is held while the process lives: whoever
-gets the lock of a dead one takes its segments over (`relay.metering.takeover`).
+A close is one `write()`, which outlives the process, and so are the opens of one turn of the event loop together;
+`sync` flushes a group of them to the disk (a loss of power may cost what lies between two groups). Lines go to segments
+`<process>.<n>.journal`; a segment is deleted when every close in it is in the database and every open in it has its
+close. `<process>.lock` is held while the process lives: whoever gets the lock of a dead one takes its segments over
+(`relay.metering.takeover`).
 """
 
 import errno
