@@ -146,8 +146,11 @@ class Rebuild:
             ids = cast(list[bytes], await self._store.call("HKEYS", hold_keys(organization_id)[1]))
             totals, counted = await self._records.totals(organization_id, _call_ids(ids))
             heard, newest = await self._initialise(organization_id, totals, counted, ROUND_KEY)
-            if newest is not None and int(newest) >= number:
+            if newest is not None and int(newest) == number:
                 return heard
+            # A newer round: begun beside ours, or in a store that was lost once more and has our holds no longer.
+            if heard:
+                await self._store.call("HDEL", use_key(organization_id), "epoch")
 
     async def _initialise(
         self, organization_id: int, totals: Mapping[str, int], counted: Collection[str], guard: str
@@ -176,10 +179,10 @@ class Rebuild:
         self._running, self._next = self._next, None
         give_up_at = asyncio.get_running_loop().time() + ROUND_S
         while True:
-            number = await self._begin_round()
-            if await self._is_complete(number, give_up_at):
-                await self._store.call("ZADD", ROUNDS_KEY, "GT", number, "complete")
-                return number
+            complete = await self._completed(await self._begin_round(), give_up_at)
+            if complete is not None:
+                await self._store.call("ZADD", ROUNDS_KEY, "GT", complete, "complete")
+                return complete
 
     async def _begin_round(self) -> int:
         # Whoever cannot ask who lives cannot complete a round, and shall bother nobody with one.
@@ -188,8 +191,13 @@ class Rebuild:
         await self._store.call("SET", ROUND_KEY, int(seconds) * 1_000_000 + int(micros), "NX")
         return cast(int, await self._store.call("INCR", ROUND_KEY))
 
-    async def _is_complete(self, number: int, give_up_at: float) -> bool:
-        """True once all who live have reported; False where the round has to begin anew."""
+    async def _completed(self, number: int, give_up_at: float) -> int | None:
+        """The round for which all who live have reported: this one, or a newer one that somebody began meanwhile. None
+        where it has to begin anew.
+
+        Once there is a newer one, reports for this one say nothing: the store may have been lost between them and what
+        they report, and the newer round begun in what came after it.
+        """
         awaited = await self._records.peers()
         await self._report(number)
         looks = 0
@@ -199,17 +207,22 @@ class Rebuild:
                 *(self._store.call("HGET", REPORTS_KEY, peer) for peer in awaited),
             )
             if newest is None or int(cast(bytes, newest)) < number:
-                return False
+                return None
+            if int(cast(bytes, newest)) > number:
+                number = int(cast(bytes, newest))
+                awaited = await self._records.peers()
+                await self._report(number)
+                continue
             reports = zip(awaited, cast(list[bytes | None], found), strict=True)
             awaited = frozenset(peer for peer, said in reports if said is None or int(said) < number)
             if not awaited - {self._records.number}:
-                return True
+                return number
             if asyncio.get_running_loop().time() > give_up_at:
                 log.warning("%d processes did not announce their holds", len(awaited))
-                return True
+                return number
             looks += 1
             if looks % LOOKS == 0 and awaited - await self._records.peers():
-                return False
+                return None
             await asyncio.sleep(LOOK_S)
 
     async def _report(self, number: int) -> None:
