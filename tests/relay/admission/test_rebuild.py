@@ -17,7 +17,15 @@ from relay.admission.permit import (
     Permits,
     Use,
 )
-from relay.admission.rebuild import WHOLE_KEY, Rebuild, began_at, forget_if_younger
+from relay.admission.rebuild import (
+    LOOK_S,
+    REPORTS_KEY,
+    ROUND_KEY,
+    WHOLE_KEY,
+    Rebuild,
+    began_at,
+    forget_if_younger,
+)
 from relay.admission.store import Store
 from relay.state.loader import DatabaseAway
 from tests.relay.admission.valkey_server import ValkeyServer
@@ -229,6 +237,58 @@ async def test_a_store_that_is_lost_in_the_middle_is_begun_anew(
     two.rebuild.start(two._holds)
     await waiting
     assert await use(one) == Use(0, 30, 2)
+
+
+async def test_a_report_of_before_a_loss_does_not_count_for_the_round_after_it(
+    one: Process, made: Callable[[int], Process], server: redis.Redis
+) -> None:
+    """The other process announced its hold to the store that is gone, noted it in the next one, where a third had begun
+    a newer round by then.
+    """
+    await until(lambda: server.get(WHOLE_KEY))
+    two = made(2)
+    two.open = {IDS[4]: 20}
+    await two.start(takes_part=False)
+    one.open = {IDS[3]: 10}
+    before = one.flushes
+    waiting = asyncio.create_task(one.rebuild.bring_back(ACME))
+    await until(lambda: one.flushes > before)
+    with server, server.pipeline() as together:
+        number = int(server.get(ROUND_KEY))
+        together.flushall()
+        together.set(ROUND_KEY, number + 5)
+        together.hset(REPORTS_KEY, "2", number)
+        together.execute()
+    for _ in range(20):
+        await asyncio.sleep(LOOK_S)
+        assert not waiting.done()
+    two.rebuild.start(two._holds)
+    await waiting
+    assert await use(one) == Use(0, 30, 2)
+
+
+async def test_a_newer_round_before_the_end_has_it_done_again(
+    one: Process, server: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is lost, and a round begun in what comes after it, while the totals are read."""
+    await until(lambda: server.get(WHOLE_KEY))
+    one.open = {IDS[3]: 10}
+    read_totals, losses = one.totals, []
+
+    async def totals(organization_id: int, call_ids: Collection[str]) -> tuple[Mapping[str, int], list[str]]:
+        if not losses:
+            losses.append(int(server.get(ROUND_KEY)) + 5)
+            with server.pipeline() as together:
+                together.flushall()
+                together.set(ROUND_KEY, losses[0])
+                together.execute()
+        return await read_totals(organization_id, call_ids)
+
+    monkeypatch.setattr(one, "totals", totals)
+    with server:
+        await one.rebuild.bring_back(ACME)
+    assert losses
+    assert await use(one) == Use(0, 10, 1)
 
 
 async def test_one_that_hears_of_it_too_late_has_it_done_again(
