@@ -26,7 +26,7 @@ import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar, cast
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from relay.admission.batch import MOST_OPERATIONS
 from relay.admission.limits import OpenHold
@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 # Plain keys of the store, of the whole site.
+GENERATION_KEY = "yizhan:counters:generation"  # a random name: another one, or none, after the store was lost
 ROUND_KEY = "yizhan:counters:round"  # the number of the newest round
 REPORTS_KEY = "yizhan:counters:reports"  # process -> the newest round that it has reported for
 ROUNDS_KEY = "yizhan:counters:rounds"  # the newest round that is complete, as the score of "complete"
@@ -96,8 +97,8 @@ class Rebuild:
         # Organizations with calls that have ended and may not be recorded: forgotten when all is shipped and no round
         # is under way.
         self.touched: set[int] = set()
-        self._running: asyncio.Task[int] | None = None
-        self._next: asyncio.Task[int] | None = None
+        self._running: asyncio.Task[tuple[int, bytes | None]] | None = None
+        self._next: asyncio.Task[tuple[int, bytes | None]] | None = None
         self._tasks: dict[tuple[int, bool], asyncio.Task[bool]] = {}
         self._doubts: dict[int, float] = {}  # organization -> when the oldest doubtful call began, Unix time
         self._watch: asyncio.Task[None] | None = None
@@ -142,14 +143,13 @@ class Rebuild:
                 if whole is not None:
                     return heard
         while True:
-            number = await self._round()
+            _, generation = await self._round()
             ids = cast(list[bytes], await self._store.call("HKEYS", hold_keys(organization_id)[1]))
             totals, counted = await self._records.totals(organization_id, _call_ids(ids))
-            heard, newest = await self._initialise(organization_id, totals, counted, ROUND_KEY)
-            if newest is not None and int(newest) == number:
+            heard, present = await self._initialise(organization_id, totals, counted, GENERATION_KEY)
+            if present is not None and present == generation:
                 return heard
-            # A newer round: begun beside ours, or in a store that was lost once more and has our holds no longer.
-            if heard:
+            if heard:  # lost once more: what came after it has our holds no longer
                 await self._store.call("HDEL", use_key(organization_id), "epoch")
 
     async def _initialise(
@@ -167,62 +167,62 @@ class Rebuild:
             log.info("the counters of organization %d were rebuilt", organization_id)
         return heard, cast(bytes | None, found)
 
-    async def _round(self) -> int:
-        """The number of a round that began after now and is complete. Whoever asks while one runs shares the next."""
+    async def _round(self) -> tuple[int, bytes | None]:
+        """The number and the generation of a round that began after now and is complete. Whoever asks while one runs
+        shares the next.
+        """
         if self._next is None or self._next.done():
             self._next = _begin(self._run_after(self._running), "round")
         return await asyncio.shield(self._next)
 
-    async def _run_after(self, before: asyncio.Task[int] | None) -> int:
+    async def _run_after(
+        self, before: asyncio.Task[tuple[int, bytes | None]] | None
+    ) -> tuple[int, bytes | None]:
         if before is not None:
             await asyncio.wait([before])
         self._running, self._next = self._next, None
         give_up_at = asyncio.get_running_loop().time() + ROUND_S
         while True:
-            complete = await self._completed(await self._begin_round(), give_up_at)
-            if complete is not None:
-                await self._store.call("ZADD", ROUNDS_KEY, "GT", complete, "complete")
-                return complete
+            number, generation = await self._begin_round()
+            if await self._is_complete(number, generation, give_up_at):
+                await self._store.call("ZADD", ROUNDS_KEY, "GT", number, "complete")
+                return number, generation
 
-    async def _begin_round(self) -> int:
+    async def _begin_round(self) -> tuple[int, bytes | None]:
         # Whoever cannot ask who lives cannot complete a round, and shall bother nobody with one.
         await self._records.peers()
         seconds, micros = cast(list[bytes], await self._store.call("TIME"))
         await self._store.call("SET", ROUND_KEY, int(seconds) * 1_000_000 + int(micros), "NX")
-        return cast(int, await self._store.call("INCR", ROUND_KEY))
+        number = cast(int, await self._store.call("INCR", ROUND_KEY))
+        await self._store.call("SET", GENERATION_KEY, uuid4().hex, "NX")
+        return number, cast(bytes | None, await self._store.call("GET", GENERATION_KEY))
 
-    async def _completed(self, number: int, give_up_at: float) -> int | None:
-        """The round for which all who live have reported: this one, or a newer one that somebody began meanwhile. None
-        where it has to begin anew.
+    async def _is_complete(self, number: int, generation: bytes | None, give_up_at: float) -> bool:
+        """True once all who live have reported; False where the round has to begin anew.
 
-        Once there is a newer one, reports for this one say nothing: the store may have been lost between them and what
-        they report, and the newer round begun in what came after it.
+        Reports of another generation say nothing: the store was lost between them and what they report.
         """
         awaited = await self._records.peers()
         await self._report(number)
         looks = 0
         while True:
-            newest, *found = await asyncio.gather(
+            newest, present, *found = await asyncio.gather(
                 self._store.call("GET", ROUND_KEY),
+                self._store.call("GET", GENERATION_KEY),
                 *(self._store.call("HGET", REPORTS_KEY, peer) for peer in awaited),
             )
-            if newest is None or int(cast(bytes, newest)) < number:
-                return None
-            if int(cast(bytes, newest)) > number:
-                number = int(cast(bytes, newest))
-                awaited = await self._records.peers()
-                await self._report(number)
-                continue
+            if newest is None or int(cast(bytes, newest)) < number or present != generation:
+                return False
             reports = zip(awaited, cast(list[bytes | None], found), strict=True)
             awaited = frozenset(peer for peer, said in reports if said is None or int(said) < number)
             if not awaited - {self._records.number}:
-                return number
+                return True
             if asyncio.get_running_loop().time() > give_up_at:
                 log.warning("%d processes did not announce their holds", len(awaited))
-                return number
+                return True
             looks += 1
             if looks % LOOKS == 0 and awaited - await self._records.peers():
-                return None
+                return False
             await asyncio.sleep(LOOK_S)
 
     async def _report(self, number: int) -> None:
@@ -276,7 +276,7 @@ class Rebuild:
                 elif newest is not None and self._records.is_flushed():
                     self.touched.clear()
                 if whole is None:
-                    number = await self._round()
+                    number, _ = await self._round()
                     await self._store.call("SET", WHOLE_KEY, number, "NX")
                 await self._clear_doubts()
             await asyncio.sleep(POLL_S)
