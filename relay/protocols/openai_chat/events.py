@@ -10,13 +10,11 @@ After the first content a chunk without usage, error or finish reason is only lo
 """
 
 from collections.abc import Mapping
-from contextlib import suppress
 
 import orjson
 from msgspec.structs import replace
 
-from relay.protocols.json_splice import DuplicateMember, find_member
-from relay.protocols.openai_answer import answer_error
+from relay.protocols.openai_answer import answer_error, renaming
 from relay.protocols.openai_chat.usage import is_usable, read_usage, usage_of_answer
 from relay.protocols.sse import SseSplitter, event_data
 from relay.protocols.usage import Usage
@@ -217,13 +215,7 @@ class ChatStream:
         self.answered_model = model
         self._id, self._created = chunk.get("id"), chunk.get("created")
         if model != self._client_model:
-            # An answer that names its model twice is passed as it came.
-            with suppress(DuplicateMember):
-                member = find_member(data, "model")
-                assert member is not None
-                at, start, end = member
-                self._find = data[at:end]
-                self._put = data[at:start] + orjson.dumps(self._client_model)
+            self._find, self._put = renaming(data, self._client_model)
 
     def _look_at_choices(self, chunk: dict[str, object]) -> bool:
         """Note content and finish of each choice. False if the chunk has nothing for the client."""
